@@ -1,0 +1,1 @@
+"""Publish tables of private keys and counts under differential privacy."""

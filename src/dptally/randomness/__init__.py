@@ -1,0 +1,7 @@
+"""The one place random bits come from."""
+
+from __future__ import annotations
+
+from dptally.randomness.bits import BitSource, SeededBits, SystemBits
+
+__all__ = ["BitSource", "SeededBits", "SystemBits"]
