@@ -1,1 +1,76 @@
-"""Publish tables of private keys and counts under differential privacy."""
+"""dptally publishes tables of private keys and counts under differential privacy.
+
+The public names, loaded when first used so that importing the package stays cheap:
+
+- `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads one back;
+- `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
+- `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dptally.errors import (
+        DptallyError,
+        InvalidParameter,
+        InvalidSource,
+        MissingDependency,
+        PrivacyViolation,
+        UnreadableRelease,
+    )
+    from dptally.pipeline import publish
+    from dptally.planning import Plan, plan
+    from dptally.privacy import Certificate, Guarantee
+    from dptally.release import Release
+    from dptally.release_file import load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Certificate",
+    "DptallyError",
+    "Guarantee",
+    "InvalidParameter",
+    "InvalidSource",
+    "MissingDependency",
+    "Plan",
+    "PrivacyViolation",
+    "Release",
+    "UnreadableRelease",
+    "__version__",
+    "load",
+    "plan",
+    "publish",
+]
+
+_HOMES = {
+    "Certificate": "dptally.privacy",
+    "DptallyError": "dptally.errors",
+    "Guarantee": "dptally.privacy",
+    "InvalidParameter": "dptally.errors",
+    "InvalidSource": "dptally.errors",
+    "MissingDependency": "dptally.errors",
+    "Plan": "dptally.planning",
+    "PrivacyViolation": "dptally.errors",
+    "Release": "dptally.release",
+    "UnreadableRelease": "dptally.errors",
+    "load": "dptally.release_file",
+    "plan": "dptally.planning",
+    "publish": "dptally.pipeline",
+}
+_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness")
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _STAGES:
+        return importlib.import_module(f"dptally.{name}")
+    raise AttributeError(f"module 'dptally' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_STAGES})

@@ -1,0 +1,82 @@
+"""The frequency of one key from its reported value: most likely, and bounds by inverting the law exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_fraction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.observation_models import WeightedSample
+
+__all__ = ["FrequencyEstimates", "as_confidence", "estimate_frequencies"]
+
+
+@dataclass(frozen=True)
+class FrequencyEstimates:
+    """Per reported key: the most likely frequency and its bounds; None where the law says nothing."""
+
+    estimate: NDArray[np.int64] | None
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64] | None
+
+
+def as_confidence(confidence: object) -> Fraction:
+    """Read a confidence strictly between 0 and 1."""
+    level = as_fraction("confidence", confidence)
+    if not 0 < level < 1:
+        raise InvalidParameter(f"confidence must be between 0 and 1, got {confidence}.")
+    return level
+
+
+def estimate_frequencies(law: WeightedSample, values: NDArray[np.int64], confidence: object) -> FrequencyEstimates:
+    """Most likely frequency and bounds for each reported value.
+
+    The estimate is the frequency that makes the value most likely: value + the most likely D.
+
+    The bounds hold *among released keys*: for every true frequency w, of the keys of that frequency that are released,
+    at least a share `confidence` has bounds that contain w. (Bounds that ignore the selection, value + a quantile of D,
+    would miss too often for rare keys that were released by luck.) With beta = 1 - confidence and pi_w the reporting
+    probability, they are
+
+        lower = smallest w with P[value or more | w] > beta/2 pi_w,  upper = largest w with P[1 .. value | w] > beta/2 pi_w,
+
+    computed in integers. A law without values tells only that the key exists: lower is 1, the rest is None.
+    """
+    level = as_confidence(confidence)
+    if not law.values:
+        return FrequencyEstimates(None, np.ones(len(values), dtype=np.int64), None)
+    below, above = _offsets(law.cumulative, 1 - level)
+    # From value W on, the reporting probability is 1 and the offsets no longer depend on the value.
+    place = np.minimum(values, law.width) - 1
+    return FrequencyEstimates(values + law.likely_drop, values + below[place], values + above[place])
+
+
+@lru_cache(maxsize=64)
+def _offsets(cumulative: tuple[int, ...], beta: Fraction) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """lower - value and upper - value for the values 1 .. W.
+
+    With c_d = P[D <= d] in units of 1/N, the two tails at w = value + d are c_d / c_{w-1} and 1 - c_{d-1} / c_{w-1}.
+    For a larger value c_{w-1} is larger or equal at the same d, so the first d to pass the lower test, and the last d to
+    pass the upper test, never fall: two pointers find all of them in one sweep.
+    """
+    width = len(cumulative)
+    share, scale = beta.numerator, 2 * beta.denominator
+    below = np.empty(width, dtype=np.int64)
+    above = np.empty(width, dtype=np.int64)
+    low = high = 0
+    for value in range(1, width + 1):
+        while scale * cumulative[low] <= share * cumulative[min(low + value, width) - 1]:
+            low += 1
+        while high < width and (scale - share) * cumulative[min(high + 1 + value, width) - 1] > scale * cumulative[high]:
+            high += 1
+        below[value - 1], above[value - 1] = low, high
+    return below, above

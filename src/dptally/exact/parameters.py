@@ -1,0 +1,96 @@
+"""Privacy parameters as exact fractions, and the limits within which a table can be built.
+
+A float means its exact binary value, a string its decimal or fractional value: ``0.1`` is
+3602879701896397/36028797018963968 and ``"0.1"`` is 1/10. Both are accepted, and a release stores the fraction.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from fractions import Fraction
+
+from dptally.errors import InvalidParameter
+
+__all__ = ["MAX_EPSILON", "MIN_DELTA", "Number", "as_count", "as_delta", "as_epsilon", "as_fraction"]
+
+Number = int | float | str | Fraction | Decimal
+
+MAX_EPSILON = 32
+MIN_DELTA = Fraction(1, 2**64)
+
+
+def as_fraction(name: str, number: object) -> Fraction:
+    """Read a number exactly.
+
+    Args:
+        name: what to call it in an error.
+        number: int, float, Fraction, Decimal, NumPy number, or a string such as ``"0.1"``, ``"1e-6"`` or ``"1/3"``.
+
+    Returns:
+        Fraction: the exact value.
+
+    Raises:
+        InvalidParameter: if it is not a finite number.
+
+    >>> as_fraction("delta", "0.1"), as_fraction("delta", 0.5)
+    (Fraction(1, 10), Fraction(1, 2))
+    """
+    if isinstance(number, str):
+        try:
+            return Fraction(number.strip())
+        except (ValueError, ZeroDivisionError):
+            raise InvalidParameter(f"{name} must be a number, got {number[:40]!r}.") from None
+    if isinstance(number, Decimal):
+        if not number.is_finite():
+            raise InvalidParameter(f"{name} must be a finite number, got {number}.")
+        return Fraction(number)
+    if isinstance(number, bool) or not isinstance(number, numbers.Real):
+        raise InvalidParameter(f"{name} must be a number, got {type(number).__name__}.")
+    if isinstance(number, numbers.Rational):
+        return Fraction(int(number.numerator), int(number.denominator))
+    value = float(number)
+    if not math.isfinite(value):
+        raise InvalidParameter(f"{name} must be a finite number, got {value}.")
+    return Fraction(value)
+
+
+def as_epsilon(number: object) -> Fraction:
+    """Read epsilon: positive, and at most `MAX_EPSILON`, beyond which 128-bit tables lose their precision."""
+    epsilon = as_fraction("epsilon", number)
+    if epsilon <= 0:
+        raise InvalidParameter(f"epsilon must be a positive number, got {number}.")
+    if epsilon > MAX_EPSILON:
+        raise InvalidParameter(f"epsilon must be at most {MAX_EPSILON}, got {number}; that much protects nobody.")
+    return epsilon
+
+
+def as_delta(number: object) -> Fraction:
+    """Read delta: at least 2^-64 and below 1.
+
+    With delta = 0 a key held by one unit may never be reported, and by induction no key at all: reporting private keys
+    under pure differential privacy takes a mechanism that knows the universe of keys.
+    """
+    delta = as_fraction("delta", number)
+    if delta < 0 or delta >= 1:
+        raise InvalidParameter(f"delta must be at least 0 and below 1, got {number}.")
+    if delta == 0:
+        raise InvalidParameter(
+            "delta must be positive for the mechanism 'weighted_sample', got 0: with delta = 0 no private key can ever "
+            'be reported. Pure mechanisms (delta = 0) are "sparse" and "compact", which need a universe of keys.'
+        )
+    if delta < MIN_DELTA:
+        raise InvalidParameter(f"delta must be at least 2^-64 (about 5.4e-20), got {number}: tables have 128 bits.")
+    return delta
+
+
+def as_count(name: str, number: object, *, largest: int) -> int:
+    """Read a whole number from 1 to `largest`."""
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+        raise InvalidParameter(f"{name} must be a whole number, got {type(number).__name__}.")
+    if number < 1:
+        raise InvalidParameter(f"{name} must be at least 1, got {number}.")
+    if number > largest:
+        raise InvalidParameter(f"{name} must be at most {largest}, got {number}.")
+    return int(number)

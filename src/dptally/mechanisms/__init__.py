@@ -1,0 +1,1 @@
+"""The only door from private to public."""

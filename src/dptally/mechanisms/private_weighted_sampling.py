@@ -1,0 +1,97 @@
+"""Report each key with the largest probability that privacy allows, with a value from the same draw."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.mechanisms.base import Drawn
+from dptally.observation_models import WeightedSample
+from dptally.privacy import Guarantee
+from dptally.privacy.certifier import certify_copies
+from dptally.privacy.composition import share_between_keys
+
+if TYPE_CHECKING:
+    from dptally.privacy import Certificate
+    from dptally.randomness import BitSource
+    from dptally.summaries.frequencies import Frequencies
+
+__all__ = ["PrivateWeightedSampling"]
+
+
+class PrivateWeightedSampling:
+    """Draw every key's report independently from one certified law.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit, where a unit raises the frequency of at
+        most `max_keys_per_unit` keys by one each. One key's law is certified at (e, d); `max_keys_per_unit` of them
+        together stay within (epsilon, delta) by [KOV15, Thm. 3.3], checked by the judge. Which keys of a unit are
+        counted is chosen at random from that unit's rows alone; given the choice, the unit touches at most that many
+        keys, and a mixture over choices of pairs that are each (epsilon, delta)-close is (epsilon, delta)-close.
+    Error:
+        See `WeightedSample`.
+    Cost:
+        One table; 128 random bits and a fixed number of table steps per distinct key.
+    References:
+        [CGSS21], [KOV15].
+
+    Args:
+        epsilon: for the unit.
+        delta: for the unit.
+        max_keys_per_unit: bound on what one unit touches.
+        values: whether values are reported with the keys.
+
+    Raises:
+        PrivacyViolation: if the table does not pass the judge; then nothing has been read or drawn.
+    """
+
+    name = "weighted_sample"
+
+    def __init__(self, epsilon: Fraction, delta: Fraction, *, max_keys_per_unit: int, values: bool) -> None:
+        self._epsilon, self._delta = epsilon, delta
+        self._max_keys_per_unit = max_keys_per_unit
+        self.law = WeightedSample(*share_between_keys(epsilon, delta, max_keys_per_unit), values=values)
+        self.certificate: Certificate = certify_copies(
+            self.law.certify(), copies=max_keys_per_unit, epsilon=epsilon, delta=delta
+        )
+
+    def draw(self, frequencies: Frequencies, bits: BitSource) -> Drawn:
+        """Draw once for every distinct key, and keep what is reported.
+
+        Rows leave in the order of their keys: neither the order of the input nor that of the engine shows. They are
+        copied out of the batches they came in, so no unreported key stays reachable from the result.
+        """
+        import pyarrow as pa
+
+        if frequencies.max_keys_per_unit > self._max_keys_per_unit:
+            raise InvalidParameter(
+                f"the mechanism protects units with at most {self._max_keys_per_unit} keys, "
+                f"but contributions were bounded at {frequencies.max_keys_per_unit}."
+            )
+        reported: list[pa.Table] = []
+        for keys, counts in frequencies.batches():
+            values = self.law.draw(counts, bits)
+            kept = np.flatnonzero(values)
+            # Always take, also nothing: the schema must survive a batch without reports.
+            rows = pa.Table.from_batches([keys]).take(pa.array(kept))
+            reported.append(rows.append_column("value", pa.array(values[kept], type=pa.int64())))
+        rows = pa.concat_tables(reported).combine_chunks()
+        rows = rows.take(_order(rows, frequencies.key))
+        guarantee = Guarantee(
+            epsilon=self._epsilon,
+            delta=self._delta,
+            unit=frequencies.unit,
+            max_keys_per_unit=self._max_keys_per_unit,
+            mechanism=self.name,
+            private=bits.private,
+        )
+        return Drawn(rows, guarantee, self.certificate, self.law)
+
+
+def _order(rows: object, key: tuple[str, ...]) -> object:
+    import pyarrow.compute as pc
+
+    return pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key])

@@ -1,0 +1,57 @@
+"""The only object that draws: it cannot exist without a certificate."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally import _core
+from dptally.privacy.certifier import certify_shift_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.randomness import BitSource
+
+__all__ = ["CertifiedShiftTable"]
+
+_BATCH = 1 << 14  # keys per call into the native core: 256 KB of random words, which stay in cache
+
+
+class CertifiedShiftTable:
+    """A table of thresholds that has passed the judge, and draws from it.
+
+    The bytes are immutable and are the ones the certificate's hash is of; the native sampler copies them once, here.
+
+    Args:
+        table: thresholds as little-endian 128-bit integers, see `certify_shift_table`.
+        values: whether the value is reported with the key.
+        epsilon: what one key's law must keep.
+        delta: what one key's law must keep.
+
+    Raises:
+        PrivacyViolation: if the table does not keep it.
+    """
+
+    def __init__(self, table: bytes, *, values: bool, epsilon: Fraction, delta: Fraction) -> None:
+        self._table = bytes(table)
+        self._values = values
+        self.certificate = certify_shift_table(self._table, values=values, epsilon=epsilon, delta=delta)
+        self._sampler = _core.ShiftTable(np.frombuffer(self._table, dtype=np.uint8))
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """Report w - D where positive, else 0; without values, 1 instead of the value.
+
+        Postcondition: for frequencies w between 0 and 2^62 and uniform words, results are independent and follow the
+        certified law exactly. Each draw takes 128 random bits and a number of table steps that depends on the length of
+        the table alone. It fails only if the source of bits does.
+        """
+        reported = np.empty(len(frequencies), dtype=np.int64)
+        for start in range(0, len(frequencies), _BATCH):
+            part = slice(start, start + _BATCH)
+            self._sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])
+        if not self._values:
+            np.minimum(reported, 1, out=reported)
+        return reported

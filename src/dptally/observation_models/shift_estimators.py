@@ -1,0 +1,189 @@
+"""Weights a_j for values j of the law "report w - D if positive".
+
+A sum of g(w) over keys is estimated by the sum of a_j over reported keys; keys that are not reported count 0, so the
+weights also stand for them. Notation as in [CGSS21, section 7]: p_d = P[D = d], pi_i = P[D < i], and a key of frequency
+i is reported with value j = i - d with probability p_d. Keys-only laws report the value 1.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.observation_models.base import EstimatorKind, FrequencyFunction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.observation_models.base import Estimator
+    from dptally.observation_models.weighted_sample import WeightedSample
+
+__all__ = ["make_estimator"]
+
+_FRACTION_BITS = 64
+_LARGEST_UNBIASED_VALUE = 2000
+
+
+def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFunction | None) -> Estimator:
+    """Build the estimator of the given kind for a law and a function of frequency."""
+    kinds: dict[str, type[_Weights]] = {"mle": _MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
+    if kind not in kinds:
+        raise InvalidParameter(f"kind must be one of 'mle', 'lower', 'unbiased', got {kind!r}.")
+    return kinds[kind](law, of)
+
+
+class _Weights:
+    """Exact expectations, shared by all kinds."""
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        self._law = law
+        self._of = of
+
+    def _wanted(self, frequency: int) -> Fraction:
+        """g(frequency), exactly."""
+        if frequency == 0:
+            return Fraction(0)
+        return Fraction(frequency if self._of is None else self._of(frequency))
+
+    def __call__(self, value: int) -> Fraction:
+        """The weight of a reported value."""
+        if value < 1:
+            raise InvalidParameter("value must be at least 1: keys that are not reported count 0.")
+        return self._weight(int(value))
+
+    def _weight(self, value: int) -> Fraction:
+        raise NotImplementedError
+
+    def weights(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weights of many reported values, as floats."""
+        distinct, places = np.unique(values, return_inverse=True)
+        return np.array([float(self(int(value))) for value in distinct], dtype=np.float64)[places]
+
+    def expectation(self, true_frequency: int) -> Fraction:
+        """Expected contribution of a key of this frequency: sum_j P[j | i] a_j."""
+        return self._moment(true_frequency, lambda weight: weight)
+
+    def bias(self, true_frequency: int) -> Fraction:
+        """Expectation minus g(frequency)."""
+        return self.expectation(true_frequency) - self._wanted(true_frequency)
+
+    def mse(self, true_frequency: int) -> Fraction:
+        """Mean squared error: sum_j P[j | i] (a_j - g(i))^2 + (1 - pi_i) g(i)^2."""
+        wanted = self._wanted(true_frequency)
+        missed = 1 - self._law.reporting_probability(true_frequency)
+        return missed * wanted**2 + self._moment(true_frequency, lambda weight: (weight - wanted) ** 2)
+
+    def variance(self, true_frequency: int) -> Fraction:
+        """Mean squared error minus squared bias."""
+        return self.mse(true_frequency) - self.bias(true_frequency) ** 2
+
+    def _moment(self, true_frequency: int, function: object) -> Fraction:
+        assert callable(function)  # noqa: S101 - for the type checker
+        row = self._law.row(true_frequency)
+        terms = [chance * function(self(value)) for value, chance in row.items() if value is not None and chance]
+        # Pairwise, so that long numerators meet only at the end.
+        while len(terms) > 1:
+            pairs = [sum(terms[at : at + 2], Fraction(0)) for at in range(0, len(terms), 2)]
+            terms = pairs
+        return terms[0] if terms else Fraction(0)
+
+
+class _MostLikely(_Weights):
+    """a_j = g(i) / pi_i with i the frequency that makes the value j most likely [CGSS21, (11)].
+
+    For this law i = j + the most likely D. Without values, every frequency from W on makes the report equally likely;
+    the smallest of them is taken, and a_1 = g(W).
+    """
+
+    def _weight(self, value: int) -> Fraction:
+        frequency = value + self._law.likely_drop if self._law.values else self._law.width
+        return self._wanted(frequency) / self._law.reporting_probability(frequency)
+
+
+class _NeverOver(_Weights):
+    """The largest weights, in order of value, whose expectation exceeds g(i) for no frequency i [CGSS21, (41)].
+
+        a_j = min over i = j .. j+W-1 of (g(i) - sum_{h<j} a_h p_{i-h}) / pi_{i-j+1},
+
+    rounded down to a multiple of 2^-64; a smaller weight keeps the property, since row i's own constraint is among those
+    of a_i. (The paper's claim that the weights never decrease fails for some g and is not relied on.)
+
+    Beyond some value the recursion is left: once the last W weights are at most h + E[D] (g = w) or at most g(h) (any
+    other non-decreasing g), the choice a_j = j + E[D], respectively a_j = g(j), keeps E_i <= g(i) for ever, because D
+    then averages over such weights only. Values so large that this has not happened by itself are forced to it.
+    """
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        super().__init__(law, of)
+        self._scaled: list[int] = []  # a_1, a_2, ... in units of 2^-64
+        self._masses = [int(mass * 2**128) for mass in law.drop_law]
+        self._spent = [0] * law.width  # sum_{h<j} a_h p_{i-h} for i = j .. j+W-1, in units of 2^-192
+        mean = sum((drop * mass for drop, mass in enumerate(law.drop_law)), Fraction(0))
+        self._offset = math.floor(mean * 2**_FRACTION_BITS) if of is None else 0
+        self._settled = 0  # how many of the last weights are at most the weight used from then on
+        if not law.values:
+            width = law.width
+            self._keys_only = min(self._wanted(i) / law.reporting_probability(i) for i in range(1, width + 1))
+
+    def _weight(self, value: int) -> Fraction:
+        if not self._law.values:
+            return self._keys_only
+        while len(self._scaled) < value and self._settled < self._law.width:
+            self._extend()
+        scaled = self._scaled[value - 1] if value <= len(self._scaled) else self._final(value)
+        return Fraction(scaled, 1 << _FRACTION_BITS)
+
+    def _final(self, value: int) -> int:
+        return math.floor(self._wanted(value) * 2**_FRACTION_BITS) + self._offset
+
+    def _extend(self) -> None:
+        value, width = len(self._scaled) + 1, self._law.width
+        weight: int | None = None
+        for place in range(width):
+            room = math.floor(self._wanted(value + place) * 2 ** (_FRACTION_BITS + 128)) - self._spent[place]
+            largest = room // self._law.cumulative[place]
+            weight = largest if weight is None else min(weight, largest)
+        assert weight is not None  # noqa: S101 - width is at least 1
+        final = self._final(value)
+        if value > 4 * width:
+            weight = min(weight, final)
+        self._settled = self._settled + 1 if weight <= final else 0
+        self._scaled.append(weight)
+        spent = self._spent
+        for place in range(width):
+            spent[place] += weight * self._masses[place]
+        self._spent = [*spent[1:], 0]
+
+
+class _Unbiased(_Weights):
+    """The only unbiased weights: a_i = (g(i) - sum_{j<i} P[j | i] a_j) / p_0.
+
+    They alternate in sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They
+    are here to show that, and refuse values beyond which the exact recursion is pointless.
+    """
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        super().__init__(law, of)
+        if not law.values and law.width > 1:
+            raise InvalidParameter("there is no unbiased estimator without values.")
+        self._known: list[Fraction] = []
+
+    def _weight(self, value: int) -> Fraction:
+        if value > _LARGEST_UNBIASED_VALUE:
+            raise InvalidParameter(
+                f"the unbiased estimator is computed for values up to {_LARGEST_UNBIASED_VALUE} only; "
+                "use kind='mle' or kind='lower'."
+            )
+        masses = self._law.drop_law
+        while len(self._known) < value:
+            frequency = len(self._known) + 1
+            spent = sum(
+                (masses[frequency - j] * self._known[j - 1] for j in range(max(1, frequency - len(masses) + 1), frequency)),
+                Fraction(0),
+            )
+            self._known.append((self._wanted(frequency) - spent) / masses[0])
+        return self._known[value - 1]

@@ -1,0 +1,162 @@
+"""The optimal law for reporting keys and frequencies."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_delta, as_epsilon
+from dptally.observation_models.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.observation_models.certified_table import CertifiedShiftTable
+from dptally.observation_models.optimal_histogram import build_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.observation_models.base import Estimator
+    from dptally.privacy.certifier import Certificate
+    from dptally.randomness import BitSource
+
+__all__ = ["WeightedSample"]
+
+_BITS = 128
+
+
+class WeightedSample:
+    """The optimal histogram: each key is reported with the largest probability that privacy allows.
+
+    A key of frequency w is reported with value w - D if that is positive, and not at all otherwise; D is one fixed law
+    on 0 .. W-1. Without values the key alone is reported, with the same probability.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key, certified in
+        integers on the table that is drawn from, before the first draw.
+    Error:
+        No scheme with the same guarantee reports any frequency with a larger probability, up to 2^-60 [CGSS21, Lemma
+        4.1]. With values, among the schemes that report keys so, no other one separates frequencies better; the value
+        costs nothing. This is Algorithm 4 of [CGSS21] for q = 1, where its rows are G_i(j) = pi_{i-j}; unlike Lemma 4.2
+        and 5.2 it does not need an integral L.
+    Cost:
+        A table of at most 2 ceil(L) + 1 numbers, L = ln((e^epsilon - 1 + 2 delta) / (delta (e^epsilon + 1))) / epsilon.
+    References:
+        [CGSS21] Algorithms 3 and 4; [DVGM22] for keys alone.
+
+    Args:
+        epsilon: positive; see `dptally.exact.as_fraction` for how numbers are read.
+        delta: from 2^-64 to below 1.
+        scheme: sampling scheme; only None (no sampling) is available.
+        values: whether values are reported with the keys.
+
+    >>> law = WeightedSample("1", "1/1000000")
+    >>> float(law.reporting_probability(1)), float(law.reporting_probability(30))
+    (1e-06, 1.0)
+    """
+
+    def __init__(self, epsilon: object, delta: object, scheme: None = None, values: bool = True) -> None:
+        self.epsilon = as_epsilon(epsilon)
+        self.delta = as_delta(delta)
+        if scheme is not None:
+            raise InvalidParameter("scheme must be None: sampling schemes are not available in this version.")
+        self.values = bool(values)
+
+    def __repr__(self) -> str:
+        return f"WeightedSample(epsilon={self.epsilon}, delta={self.delta}, values={self.values})"
+
+    @cached_property
+    def table(self) -> bytes:
+        """The thresholds that are drawn from, as little-endian 128-bit integers."""
+        return build_table(self.epsilon, self.delta, values=self.values)
+
+    @cached_property
+    def cumulative(self) -> tuple[int, ...]:
+        """P[D <= d] for d = 0 .. W-1, in units of 2^-128; the last one is 2^128."""
+        size = _BITS // 8
+        entries = (int.from_bytes(self.table[at : at + size], "little") for at in range(0, len(self.table), size))
+        return (*entries, 1 << _BITS)
+
+    @property
+    def width(self) -> int:
+        """W: the smallest frequency that is always reported, and the number of values D takes."""
+        return len(self.cumulative)
+
+    @cached_property
+    def drop_law(self) -> tuple[Fraction, ...]:
+        """P[D = d] for d = 0 .. W-1."""
+        whole = 1 << _BITS
+        return tuple(
+            Fraction(here - before, whole)
+            for before, here in zip((0, *self.cumulative), self.cumulative, strict=False)
+        )
+
+    @cached_property
+    def likely_drop(self) -> int:
+        """The most likely D (the smallest one, if several are)."""
+        return max(range(self.width), key=lambda drop: self.drop_law[drop])
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """The exact probability that a key of this frequency is reported: pi_w = P[D < w]."""
+        frequency = _as_frequency(true_frequency)
+        if frequency == 0:
+            return Fraction(0)
+        return Fraction(self.cumulative[min(frequency, self.width) - 1], 1 << _BITS)
+
+    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
+        """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
+        frequency = _as_frequency(true_frequency)
+        reported = self.reporting_probability(frequency)
+        law: dict[int | None, Fraction] = {None: 1 - reported}
+        if self.values:
+            law.update((frequency - drop, self.drop_law[drop]) for drop in reversed(range(min(frequency, self.width))))
+        elif frequency:
+            law[1] = reported
+        return law
+
+    @cached_property
+    def _certified(self) -> CertifiedShiftTable:
+        return CertifiedShiftTable(self.table, values=self.values, epsilon=self.epsilon, delta=self.delta)
+
+    def certify(self) -> Certificate:
+        """Judge the table that is drawn from.
+
+        Raises:
+            PrivacyViolation: with the offending pair of frequencies.
+        """
+        return self._certified.certificate
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each frequency; 0 means not reported.
+
+        Postcondition: see `CertifiedShiftTable.draw`; the table has been certified before.
+
+        Raises:
+            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
+        """
+        given = np.asarray(frequencies)
+        if given.dtype.kind not in "iu" or given.ndim != 1:
+            raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
+        if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
+            raise InvalidParameter("frequencies must be from 0 to 2^62.")
+        return self._certified.draw(np.ascontiguousarray(given, dtype=np.int64), bits)
+
+    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
+        """Weights that turn reported values into estimates of sums of a function of frequency.
+
+        Args:
+            kind: "mle" (right for the frequency that makes the value most likely), "lower" (never over in expectation)
+                or "unbiased" (the only unbiased one; huge variance).
+            of: the function g with g(0) = 0, None for the frequency itself.
+        """
+        from dptally.observation_models.shift_estimators import make_estimator
+
+        return make_estimator(self, kind, of)
+
+
+def _as_frequency(number: int) -> int:
+    frequency = int(number)
+    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
+        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
+    return frequency

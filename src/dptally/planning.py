@@ -1,0 +1,134 @@
+"""What to expect from a release, before any data is read. Exact, from the law alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.observation_models import WeightedSample
+from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+
+__all__ = ["Plan", "PlanLine", "plan"]
+
+_UNIT_SIZES = (1, 3, 10, 30)
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """What one bound on keys per unit leads to.
+
+    Attributes:
+        max_keys_per_unit: the bound.
+        key_epsilon: what one key's law may spend.
+        key_delta: what one key's law may spend.
+        half: the smallest frequency reported with probability at least 50 %.
+        likely: the same for 95 %.
+        always: the smallest frequency that is always reported.
+        always_if_divided: the same if epsilon and delta were divided by the number of keys instead.
+        mean_absolute_error: of `estimate`, for frequencies that are always reported; None without values.
+        root_mean_square_error: likewise.
+    """
+
+    max_keys_per_unit: int
+    key_epsilon: float
+    key_delta: float
+    half: int
+    likely: int
+    always: int
+    always_if_divided: int
+    mean_absolute_error: float | None
+    root_mean_square_error: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The forecast: one line for the bound asked for, and others for comparison."""
+
+    epsilon: Fraction
+    delta: Fraction
+    values: bool
+    asked: PlanLine
+    others: tuple[PlanLine, ...]
+
+    def __str__(self) -> str:
+        line = self.asked
+        text = (
+            f"With epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g} and at most "
+            f"{line.max_keys_per_unit} keys per unit, a key is reported half the time at frequency {line.half}, "
+            f"95 % of the time at {line.likely}, and always from {line.always} on."
+        )
+        if line.mean_absolute_error is not None:
+            text += f" Estimates of frequent keys are off by {line.mean_absolute_error:.2g} on average."
+        return text
+
+    def describe(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "values": self.values,
+            "asked": asdict(self.asked),
+            "others": [asdict(line) for line in self.others],
+        }
+
+
+def plan(
+    *,
+    epsilon: float | str | Fraction,
+    delta: float | str | Fraction,
+    sampling: None = None,
+    max_keys_per_unit: int = 1,
+    values: bool = True,
+) -> Plan:
+    """Say at which frequencies keys are reported, how good estimates are, and what more keys per unit cost.
+
+    Args:
+        epsilon: as in `publish`.
+        delta: as in `publish`.
+        sampling: not available in this version.
+        max_keys_per_unit: as in `publish`.
+        values: as in `publish`.
+
+    >>> plan(epsilon=1, delta="1e-6").asked.always
+    28
+    """
+    if sampling is not None:
+        raise InvalidParameter("sampling must be None: sampling schemes are not available in this version.")
+    exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
+    asked = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
+    lines = {keys: _line(exact_epsilon, exact_delta, keys, values) for keys in sorted({asked, *_UNIT_SIZES})}
+    others = tuple(line for keys, line in lines.items() if keys != asked)
+    return Plan(exact_epsilon, exact_delta, values, lines[asked], others)
+
+
+def _line(epsilon: Fraction, delta: Fraction, keys: int, values: bool) -> PlanLine:
+    key_epsilon, key_delta = share_between_keys(epsilon, delta, keys)
+    law = WeightedSample(key_epsilon, key_delta, values=values)
+    law.certify()
+    divided = WeightedSample(epsilon / keys, delta / keys, values=values)
+    absolute = square = None
+    if values:
+        # Floating point from here on: a forecast, not a guarantee.
+        drops = [(float(chance), drop - law.likely_drop) for drop, chance in enumerate(law.drop_law)]
+        absolute = sum(chance * abs(error) for chance, error in drops)
+        square = sum(chance * error**2 for chance, error in drops) ** 0.5
+    return PlanLine(
+        max_keys_per_unit=keys,
+        key_epsilon=float(key_epsilon),
+        key_delta=float(key_delta),
+        half=_first(law, Fraction(1, 2)),
+        likely=_first(law, Fraction(95, 100)),
+        always=law.width,
+        always_if_divided=divided.width,
+        mean_absolute_error=absolute,
+        root_mean_square_error=square,
+    )
+
+
+def _first(law: WeightedSample, share: Fraction) -> int:
+    """The smallest frequency reported with at least this probability."""
+    return bisect_left(range(1, law.width + 1), share, key=law.reporting_probability) + 1

@@ -1,0 +1,247 @@
+"""The judge: exact privacy loss of the very table that is drawn from.
+
+This module shares no code with the builders of tables, not even the bounds of the exponential, and reads nothing but
+the bytes that the compiled sampler reads. Whoever doubts a guarantee needs to believe this file alone.
+
+The statement. A law with rows P_0, P_1, P_2, ... (row i is the law of what is reported for a key of frequency i) is
+(epsilon, delta)-differentially private for adding or removing one unit that counts once for one key if, and only if,
+for every i >= 1 and both orders of the pair
+
+    H(P_i, P_{i-1}) = sum_v max(0, P_i(v) - e^epsilon P_{i-1}(v)) <= delta,
+
+where v runs over all reported values and "not reported". H is the hockey-stick divergence: the largest value of
+P_i(T) - e^epsilon P_{i-1}(T) over sets T of outcomes. Keys are drawn independently of each other, so what happens to
+other keys cancels out.
+
+e^epsilon is replaced by a rational number a <= e^epsilon. H only grows when a shrinks, so a table that passes with a
+passes with e^epsilon. Everything else is integer arithmetic without rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dptally.errors import PrivacyViolation
+
+__all__ = ["TABLE_BITS", "Certificate", "certify_copies", "certify_shift_table"]
+
+TABLE_BITS = 128
+_ENTRY = TABLE_BITS // 8
+_PRECISION = 512
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the judge found. All numbers are exact.
+
+    Attributes:
+        epsilon: the epsilon at which one key's law was judged.
+        delta: the delta that one key's law had to keep.
+        worst_delta: the largest divergence found, for a rational lower bound of e^epsilon within 2^-500 of it.
+        worst_pair: the pair of frequencies that attains it; the first one's row exceeds the second one's.
+        rows_checked: how many rows were compared; the argument for all others is at the judge's function.
+        table_sha256: of the bytes that are drawn from.
+        copies: how many keys one unit may touch.
+        total_epsilon: what holds for a unit that touches that many keys.
+        total_delta: an upper bound of the exact delta of that many copies at `total_epsilon`, rounded up.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    worst_delta: Fraction
+    worst_pair: tuple[int, int]
+    rows_checked: int
+    table_sha256: str
+    copies: int
+    total_epsilon: Fraction
+    total_delta: Fraction
+
+    def __str__(self) -> str:
+        higher, lower = self.worst_pair
+        lines = (
+            f"{self.rows_checked} rows of table {self.table_sha256[:16]} compared in exact integers; "
+            f"largest divergence {float(self.worst_delta):.6g} of {float(self.delta):.6g} allowed per key, "
+            f"between frequencies {higher} and {lower}"
+        )
+        if self.copies > 1:
+            lines += f"; {self.copies} keys per unit together {float(self.total_delta):.6g}"
+        return lines + "."
+
+
+def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta: Fraction) -> Certificate:
+    """Judge the law "report w - D if positive", or its version that reports the key without the value.
+
+    The table holds W - 1 thresholds c_0 <= c_1 <= ... <= c_{W-2} as little-endian 128-bit integers, and c_{W-1} = N =
+    2^128 is understood. With u uniform on 0 .. N-1, D is the number of thresholds that are at most u. Hence
+    P[D <= d] = c_d / N, p_d = c_d - c_{d-1} is the mass of D = d in units of 1/N, and a key of frequency w is reported
+    with probability c_{w-1} / N, or 1 for w >= W.
+
+    Why finitely many rows suffice. With values, a key of frequency i >= W is always reported, with value i - D. Rows i
+    and i + 1 for i >= W are therefore rows W and W + 1 with every value moved up by i - W; moving both rows by the same
+    amount permutes the outcomes and leaves the divergence as it is. So the pairs (i, i - 1) with i = 1 .. W + 1 stand
+    for all. Without values, rows from W on are all equal and their divergence is 0; the same range covers them.
+
+    Args:
+        table: the bytes that are drawn from.
+        values: whether the value is reported with the key.
+        epsilon: positive.
+        delta: what must be kept.
+
+    Returns:
+        Certificate: for one copy.
+
+    Raises:
+        PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
+    """
+    if len(table) % _ENTRY:
+        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
+    whole = 1 << TABLE_BITS
+    cumulative = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
+    cumulative.append(whole)
+    width = len(cumulative)
+    masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
+    if min(masses) < 0:
+        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+    growth, one = _exp_lower(epsilon)
+    unreported = [whole, *(whole - reached for reached in cumulative), 0]  # of rows 0 .. W + 1
+
+    worst, worst_pair = -1, (0, 0)
+    value_up = value_down = 0  # what the values contribute to the two divergences of the pair (row, row - 1)
+    for row in range(1, width + 2):
+        if values:
+            # Row `row` holds masses[0 .. row-1] at values row .. 1; the row before holds masses[0 .. row-2] at values
+            # row-1 .. 1. Seen from row to row, one more distance d enters each of the two sums.
+            if row <= width:
+                before = masses[row - 2] if row >= 2 else 0
+                value_up += max(0, one * masses[row - 1] - growth * before)
+            if row >= 2:
+                after = masses[row - 1] if row - 1 < width else 0
+                value_down += max(0, one * masses[row - 2] - growth * after)
+        else:
+            reported, reported_before = whole - unreported[row], whole - unreported[row - 1]
+            value_up = max(0, one * reported - growth * reported_before)
+            value_down = max(0, one * reported_before - growth * reported)
+        up = value_up + max(0, one * unreported[row] - growth * unreported[row - 1])
+        down = value_down + max(0, one * unreported[row - 1] - growth * unreported[row])
+        if up > worst:
+            worst, worst_pair = up, (row, row - 1)
+        if down > worst:
+            worst, worst_pair = down, (row - 1, row)
+    worst_delta = Fraction(worst, one * whole)
+    if worst_delta > delta:
+        raise PrivacyViolation(
+            f"the table exceeds its delta: rows {worst_pair[0]} and {worst_pair[1]} differ by "
+            f"{float(worst_delta):.17g} where {float(delta):.17g} is allowed at epsilon {float(epsilon):.17g}."
+        )
+    return Certificate(
+        epsilon=epsilon,
+        delta=delta,
+        worst_delta=worst_delta,
+        worst_pair=worst_pair,
+        rows_checked=width + 2,
+        table_sha256=hashlib.sha256(table).hexdigest(),
+        copies=1,
+        total_epsilon=epsilon,
+        total_delta=worst_delta,
+    )
+
+
+def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delta: Fraction) -> Certificate:
+    """Judge a unit that touches up to `copies` keys, each through a law with the given certificate.
+
+    By [KOV15, Thm. 3.3] `copies` mechanisms, each (e, d)-differentially private, are together (epsilon, D)-private with
+
+        D = 1 - (1 - d)^copies (1 - R),  R = H(Binomial(copies, s), Binomial(copies, 1 - s)) at epsilon, s = e^e/(1+e^e),
+
+    and no smaller D holds for all such mechanisms: R is the divergence of `copies` randomised responses. A unit that
+    touches fewer keys is a special case (the others get the same count in both data sets).
+
+    Raises:
+        PrivacyViolation: if D, rounded up, exceeds delta.
+    """
+    if copies == 1:
+        total = one_key.worst_delta
+        if one_key.epsilon > epsilon:
+            raise PrivacyViolation("the table was judged at a larger epsilon than is promised.")
+    else:
+        total = _composed_delta(one_key.epsilon, one_key.worst_delta, copies, epsilon)
+    if total > delta:
+        raise PrivacyViolation(
+            f"{copies} keys of one unit together exceed delta: {float(total):.17g} where {float(delta):.17g} is allowed."
+        )
+    return Certificate(
+        epsilon=one_key.epsilon,
+        delta=one_key.delta,
+        worst_delta=one_key.worst_delta,
+        worst_pair=one_key.worst_pair,
+        rows_checked=one_key.rows_checked,
+        table_sha256=one_key.table_sha256,
+        copies=copies,
+        total_epsilon=epsilon,
+        total_delta=total,
+    )
+
+
+def _composed_delta(key_epsilon: Fraction, key_delta: Fraction, copies: int, epsilon: Fraction) -> Fraction:
+    """Upper bound of D above, in fixed point with room for the smallest binomial probability."""
+    scale = _PRECISION + 4 * copies
+    one = 1 << scale
+    low, low_one = _exp_lower(key_epsilon, scale)
+    high, high_one = _exp_upper(key_epsilon, scale)
+    total_low, total_one = _exp_lower(epsilon, scale)
+    # s = e^e / (1 + e^e) grows with e^e; r = 1 - s falls.
+    s_low = one * low // (low + low_one)
+    s_high = -(-one * high // (high + high_one))
+    r_low, r_high = one - s_high, one - s_low
+    s_powers, r_powers = [(one, one)], [(one, one)]
+    for _ in range(copies):
+        (s0, s1), (r0, r1) = s_powers[-1], r_powers[-1]
+        s_powers.append(((s0 * s_low) >> scale, -((-s1 * s_high) >> scale)))
+        r_powers.append(((r0 * r_low) >> scale, -((-r1 * r_high) >> scale)))
+    excess = 0
+    ways = 1
+    for hits in range(copies + 1):
+        if hits:
+            ways = ways * (copies - hits + 1) // hits
+        more = -((-ways * s_powers[hits][1] * r_powers[copies - hits][1]) >> scale)
+        less = (ways * s_powers[copies - hits][0] * r_powers[hits][0]) >> scale
+        excess += max(0, more - less * total_low // total_one)
+    kept = (one * (key_delta.denominator - key_delta.numerator)) // key_delta.denominator
+    survive = one
+    for _ in range(copies):
+        survive = (survive * kept) >> scale
+    spent = one - ((survive * max(0, one - excess)) >> scale)
+    return Fraction(-(-spent >> (scale - _PRECISION)), 1 << _PRECISION)
+
+
+def _exp_lower(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
+    """Numerator and denominator of a number at most e^exponent, for exponent >= 0.
+
+    Every term of the exponential series is positive, so leaving terms out and rounding terms down can only lower it.
+    """
+    one = 1 << precision
+    total = term = one
+    order = 0
+    while term:
+        order += 1
+        term = term * exponent.numerator // (exponent.denominator * order)
+        total += term
+    return total, one
+
+
+def _exp_upper(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
+    """Numerator and denominator of a number at least e^exponent.
+
+    The series is summed with terms rounded up, past the order where each term is less than half of the one before; the
+    terms left out are then together at most the last one.
+    """
+    one = 1 << precision
+    total = term = one
+    order = 0
+    while term > 1 or order < 4 * exponent:
+        order += 1
+        term = -(-term * exponent.numerator // (exponent.denominator * order))
+        total += term
+    return total + term, one

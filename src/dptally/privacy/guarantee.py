@@ -1,0 +1,61 @@
+"""What a release promises, in numbers and as a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Guarantee"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """An (epsilon, delta) guarantee for adding or removing one unit. Meanings never change; new kinds get new types.
+
+    Attributes:
+        epsilon: exact.
+        delta: exact.
+        unit: the column whose values are protected, or None when every row is a unit of its own.
+        max_keys_per_unit: how many distinct keys of one unit are counted at most, each once.
+        mechanism: the mechanism that drew the release.
+        private: False when the draw was seeded: then nothing at all is promised.
+        neighbours: which data sets the guarantee compares; always "add or remove one unit".
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    unit: str | None
+    max_keys_per_unit: int
+    mechanism: str
+    private: bool = True
+    neighbours: str = "add or remove one unit"
+
+    def __str__(self) -> str:
+        if not self.private:
+            return (
+                "NOT PRIVATE: this release was drawn from a seed, for tests or simulations. Whoever knows the seed can "
+                "undo the noise; it must not be shown to anyone who may not see the data."
+            )
+        if self.unit is None:
+            change = "any one row is added to the data or removed from it"
+            bound = "Every row counts as a unit of its own"
+        else:
+            change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
+            keys = "one distinct key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys"
+            bound = f"Of each {self.unit!r} at most {keys} are counted, each once, chosen at random"
+        return (
+            f"This release is (epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and "
+            f"delta = {_readable(self.delta)}: the probability of anything that can be seen in it or concluded from it "
+            f"changes by at most a factor of e^epsilon, plus delta, when {change}. {bound}. "
+            "The guarantee was checked in exact integers on the table the release was drawn from."
+        )
+
+
+def _readable(number: Fraction) -> str:
+    """A short decimal where it is exact, otherwise the fraction with an approximation."""
+    short = f"{float(number):.6g}"
+    if Fraction(short) == number:
+        return short
+    if number.denominator < 10**9:
+        return f"{number} (about {short})"
+    return f"{float(number)!r} (its exact binary value)" if Fraction(float(number)) == number else f"about {short}"

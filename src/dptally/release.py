@@ -1,0 +1,216 @@
+"""A release: released keys and values, what is promised about them, and the questions it answers.
+
+Everything here is public: a release holds nothing that is not in its file.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.estimates.frequencies import as_confidence, estimate_frequencies
+from dptally.estimates.subset_sums import Sum, estimate_sum
+from dptally.observation_models import WeightedSample
+from dptally.privacy.certifier import certify_copies
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from dptally.observation_models.base import EstimatorKind, FrequencyFunction
+    from dptally.privacy import Certificate, Guarantee
+
+__all__ = ["RESERVED_COLUMNS", "Release"]
+
+RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
+
+
+class Release:
+    """Released keys with values. Made by `dptally.publish` or `dptally.load`.
+
+    Args:
+        rows: key columns and an int64 column "value", sorted by key.
+        guarantee: what is promised.
+        certificate: the judge's finding on the table the values were drawn from.
+        law: the law of the values.
+    """
+
+    def __init__(self, rows: pa.Table, guarantee: Guarantee, certificate: Certificate, law: WeightedSample) -> None:
+        self._rows = rows
+        self._values: NDArray[np.int64] = rows.column("value").to_numpy()
+        self.guarantee = guarantee
+        self.certificate = certificate
+        self.law = law
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return tuple(name for name in self._rows.column_names if name != "value")
+
+    def __len__(self) -> int:
+        """How many keys were released."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        promise = "NOT PRIVATE (seeded)" if not self.guarantee.private else (
+            f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
+        )
+        return f"<Release of {len(self)} keys by {', '.join(self.key)}: {promise}>"
+
+    # ---- the table ----
+
+    def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
+        """The table as a PyArrow table; see `table`."""
+        import pyarrow as pa
+
+        found = estimate_frequencies(self.law, self._values, confidence)
+        table = self._rows
+        if not self.law.values:
+            table = table.set_column(len(self.key), "value", pa.nulls(len(self), type=pa.int64()))
+        for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
+            filled = pa.nulls(len(self), type=pa.int64()) if column is None else pa.array(column, type=pa.int64())
+            table = table.append_column(name, filled)
+        return table
+
+    def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
+        """The released keys, sorted by key.
+
+        Args:
+            confidence: of each key's bounds, among released keys; see `dptally.estimates.frequencies`.
+
+        Returns:
+            polars.DataFrame: key column(s); `value`, what was drawn; `estimate`, the frequency that makes this value
+            most likely; `lower` and `upper`. All but `lower` are null when values were not asked for.
+        """
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow(confidence=confidence))
+        if not isinstance(frame, pl.DataFrame):
+            raise TypeError("a table was expected")
+        return frame
+
+    def to_pandas(self, *, confidence: object = 0.95) -> pd.DataFrame:
+        """The table as a pandas data frame; see `table`."""
+        return self.to_arrow(confidence=confidence).to_pandas()
+
+    # ---- questions ----
+
+    def sum(
+        self,
+        where: pl.Expr | str | None = None,
+        of: FrequencyFunction | None = None,
+        *,
+        kind: EstimatorKind = "mle",
+        confidence: object = 0.95,
+    ) -> Sum:
+        """Estimate the sum of g(frequency) over the keys of a selection, released or not.
+
+        Args:
+            where: a Polars expression on the key columns, or the same as SQL text, such as ``"query LIKE 'a%'"``.
+            of: the non-decreasing function g with g(0) = 0; None for the frequency itself, ``lambda w: 1`` to count keys.
+            kind: "mle", "lower" (never over in expectation) or "unbiased".
+            confidence: of the bounds.
+        """
+        return estimate_sum(self.law, self._values[self._selected(where)], of=of, kind=kind, confidence=confidence)
+
+    def _selected(self, where: pl.Expr | str | None) -> NDArray[np.bool_]:
+        import polars as pl
+
+        if where is None:
+            return np.ones(len(self), dtype=bool)
+        try:
+            condition = pl.sql_expr(where) if isinstance(where, str) else where
+            frame = self.table().with_columns(condition.alias("__selected"))
+            chosen = frame.get_column("__selected")
+        except pl.exceptions.PolarsError as error:
+            raise InvalidParameter(f"where cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
+        if chosen.dtype != pl.Boolean:
+            raise InvalidParameter("where must be a condition: true or false for each key.")
+        return chosen.fill_null(False).to_numpy()
+
+    def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
+        """The n released keys with the largest values, largest first; ties in the order of keys."""
+        if n < 0:
+            raise InvalidParameter(f"n must not be negative, got {n}.")
+        order = np.argsort(-self._values, kind="stable")[:n]
+        return self.table(confidence=confidence)[order]
+
+    def rank(self, key: object) -> int | None:
+        """The place of a released key by value, 1 for the largest; equal values share the best place.
+
+        Args:
+            key: the key, or a tuple for several key columns.
+
+        Returns:
+            int | None: None when the key was not released, which does not mean that it does not occur.
+        """
+        place = self._find(key)
+        return None if place is None else int(np.count_nonzero(self._values > self._values[place])) + 1
+
+    def _find(self, key: object) -> int | None:
+        import polars as pl
+
+        wanted = key if isinstance(key, tuple) else (key,)
+        if len(wanted) != len(self.key):
+            raise InvalidParameter(f"key must have {len(self.key)} parts, got {len(wanted)}.")
+        condition = pl.all_horizontal(
+            pl.col(name).eq_missing(pl.lit(part)) for name, part in zip(self.key, wanted, strict=True)
+        )
+        places = np.flatnonzero(self._selected(condition))
+        return int(places[0]) if len(places) else None
+
+    def quantile(self, q: object) -> int | None:
+        """The estimated frequency that a share q of the released keys does not exceed; None for an empty release.
+
+        It describes released keys; rare keys are missing from a release more often than frequent ones.
+        """
+        share = as_confidence(q) if q not in (0, 1) else Fraction(q)  # type: ignore[call-overload]
+        found = estimate_frequencies(self.law, self._values, 0.5).estimate
+        if found is None:
+            raise InvalidParameter("quantile needs values, and this release has none.")
+        if not len(found):
+            return None
+        place = max(1, -((-share.numerator * len(found)) // share.denominator))
+        return int(np.partition(found, place - 1)[place - 1])
+
+    # ---- trust ----
+
+    def verify(self) -> Certificate:
+        """Rebuild the law's table from the stated parameters, judge it again, and compare with the certificate.
+
+        Raises:
+            PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
+        """
+        law = WeightedSample(self.law.epsilon, self.law.delta, values=self.law.values)
+        promise = self.guarantee
+        found = certify_copies(
+            law.certify(), copies=promise.max_keys_per_unit, epsilon=promise.epsilon, delta=promise.delta
+        )
+        if found != self.certificate:
+            raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
+        if len(self) and self.law.values is False and int(self._values.max()) > 1:
+            raise PrivacyViolation("the release holds values although it states that none were drawn.")
+        return found
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write one Parquet file that other tools can open; complete or not there at all.
+
+        Args:
+            path: where to.
+            overwrite: whether an existing file may be replaced.
+        """
+        from dptally.release_file import save
+
+        save(self, Path(path), overwrite=overwrite)
+
+    def describe(self) -> dict[str, Any]:
+        """What is promised and how it was checked, as plain data for JSON."""
+        from dptally.release_file import metadata
+
+        return {**metadata(self), "keys_released": len(self), "guarantee_text": str(self.guarantee)}

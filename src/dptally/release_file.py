@@ -1,0 +1,216 @@
+"""The release file: one Parquet file, readable by other tools, with versioned metadata inside.
+
+Columns: the key column(s), then `value`, `estimate`, `lower`, `upper` (bounds at 95 %). The metadata is one JSON object
+under the key ``dptally``: parameters as exact fractions, never anything of the input but what was released. Reading takes
+the keys, the values and the metadata; estimates and bounds are computed anew. Nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from dptally.errors import DptallyError, InvalidParameter, UnreadableRelease
+from dptally.observation_models import WeightedSample
+from dptally.privacy import Certificate, Guarantee
+from dptally.release import RESERVED_COLUMNS, Release
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FORMAT_VERSION", "load", "metadata", "save"]
+
+FORMAT_VERSION = 1
+_KEY = b"dptally"
+
+
+def metadata(release: Release) -> dict[str, Any]:
+    """Everything about a release but its rows, as plain data."""
+    guarantee, certificate, law = release.guarantee, release.certificate, release.law
+    return {
+        "format_version": FORMAT_VERSION,
+        "key": list(release.key),
+        "guarantee": {
+            "epsilon": str(guarantee.epsilon),
+            "delta": str(guarantee.delta),
+            "unit": guarantee.unit,
+            "max_keys_per_unit": guarantee.max_keys_per_unit,
+            "mechanism": guarantee.mechanism,
+            "private": guarantee.private,
+            "neighbours": guarantee.neighbours,
+        },
+        "law": {
+            "name": "WeightedSample",
+            "epsilon": str(law.epsilon),
+            "delta": str(law.delta),
+            "values": law.values,
+        },
+        "certificate": {
+            "epsilon": str(certificate.epsilon),
+            "delta": str(certificate.delta),
+            "worst_delta": str(certificate.worst_delta),
+            "worst_pair": list(certificate.worst_pair),
+            "rows_checked": certificate.rows_checked,
+            "table_sha256": certificate.table_sha256,
+            "copies": certificate.copies,
+            "total_epsilon": str(certificate.total_epsilon),
+            "total_delta": str(certificate.total_delta),
+        },
+    }
+
+
+def save(release: Release, path: Path, *, overwrite: bool) -> None:
+    """Write the file under its name only when it is complete and on disk."""
+    import pyarrow.parquet as pq
+
+    check_target(path, overwrite=overwrite)
+    table = release.to_arrow()
+    table = table.replace_schema_metadata({_KEY: json.dumps(metadata(release)).encode()})
+    with _complete_or_absent(path, overwrite=overwrite) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Refuse a target that cannot be written, before anything is read or spent."""
+    if path.is_dir():
+        raise InvalidParameter(f"{path} is a directory, not a file.")
+    if path.exists() and not overwrite:
+        raise InvalidParameter(f"{path} exists; say overwrite to replace it.")
+    if not path.parent.is_dir():
+        raise InvalidParameter(f"{path.parent} is not a directory.")
+    if not os.access(path.parent, os.W_OK):
+        raise InvalidParameter(f"{path.parent} is not writable.")
+
+
+@contextlib.contextmanager
+def _complete_or_absent(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A file that gets its name in one step, at the end.
+
+    Where the system can, the file has no name until then (O_TMPFILE), so that even a killed process leaves nothing
+    behind. Elsewhere it has a hidden name with mode 0600, removed on any error.
+    """
+    directory = path.parent
+    hidden = directory / f".{path.name}.{secrets.token_hex(8)}"
+    named = False
+    try:
+        descriptor = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o666)
+    except (AttributeError, OSError):
+        descriptor = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        named = True
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if not named:
+                # Only linkat(2) follows the link below /proc, and os.link calls it only with a directory given.
+                here = os.open(directory, os.O_RDONLY)
+                try:
+                    os.link(f"/proc/self/fd/{file.fileno()}", hidden if overwrite else path, src_dir_fd=here)
+                finally:
+                    os.close(here)
+                named = overwrite
+                if not overwrite:
+                    return
+        if overwrite:
+            hidden.replace(path)
+        else:
+            os.link(hidden, path)
+    except OSError as error:
+        if error.errno == errno.EEXIST:
+            raise InvalidParameter(f"{path} exists; say overwrite to replace it.") from None
+        raise DptallyError(f"{path} could not be written: {error.strerror}.") from None
+    finally:
+        if named:
+            hidden.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> Release:
+    """Read a release file.
+
+    Raises:
+        UnreadableRelease: if the file is missing, damaged, not a release, or of a newer version.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = Path(path)
+    if not place.is_file():
+        raise UnreadableRelease(f"{place} is not a file.")
+    try:
+        table = pq.read_table(place, partitioning=None)
+    except (pa.ArrowException, OSError, ValueError):
+        raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
+    return _parse(table, place)
+
+
+def _parse(table: pa.Table, place: Path) -> Release:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    packed = (table.schema.metadata or {}).get(_KEY)
+    if packed is None:
+        raise UnreadableRelease(f"{place} is a Parquet file but not a dptally release.")
+    try:
+        facts = json.loads(packed)
+        version = facts["format_version"]
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableRelease(f"{place} has damaged metadata.") from None
+    if version != FORMAT_VERSION:
+        raise UnreadableRelease(
+            f"{place} has format version {str(version)[:20]}, and this dptally reads version {FORMAT_VERSION}; "
+            "a newer dptally may read it."
+        )
+    try:
+        law = WeightedSample(facts["law"]["epsilon"], facts["law"]["delta"], values=facts["law"]["values"] is True)
+        guarantee = _read_guarantee(facts["guarantee"])
+        certificate = _read_certificate(facts["certificate"])
+        key = [str(name) for name in facts["key"]]
+        rows = table.select([*key, "value"])
+        values = pc.fill_null(rows.column("value").cast(pa.int64()), 1 if not law.values else 0)
+        rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None)
+        damaged = (
+            not key
+            or any(name in RESERVED_COLUMNS for name in key)
+            or facts["law"]["name"] != "WeightedSample"
+            or (len(rows) and pc.min(values).as_py() < 1)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, pa.ArrowException, DptallyError):
+        raise UnreadableRelease(f"{place} has damaged metadata.") from None
+    if damaged:
+        raise UnreadableRelease(f"{place} has damaged metadata.")
+    return Release(rows.combine_chunks(), guarantee, certificate, law)
+
+
+def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
+    return Guarantee(
+        epsilon=Fraction(facts["epsilon"]),
+        delta=Fraction(facts["delta"]),
+        unit=None if facts["unit"] is None else str(facts["unit"]),
+        max_keys_per_unit=int(facts["max_keys_per_unit"]),
+        mechanism=str(facts["mechanism"]),
+        private=facts["private"] is True,
+        neighbours=str(facts["neighbours"]),
+    )
+
+
+def _read_certificate(facts: dict[str, Any]) -> Certificate:
+    higher, lower = facts["worst_pair"]
+    return Certificate(
+        epsilon=Fraction(facts["epsilon"]),
+        delta=Fraction(facts["delta"]),
+        worst_delta=Fraction(facts["worst_delta"]),
+        worst_pair=(int(higher), int(lower)),
+        rows_checked=int(facts["rows_checked"]),
+        table_sha256=str(facts["table_sha256"]),
+        copies=int(facts["copies"]),
+        total_epsilon=Fraction(facts["total_epsilon"]),
+        total_delta=Fraction(facts["total_delta"]),
+    )

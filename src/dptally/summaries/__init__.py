@@ -1,0 +1,1 @@
+"""Smaller than the data, and still private."""
