@@ -47,8 +47,8 @@ def publish(
     the source's columns. The data is counted by DuckDB in bounded memory, and one value is drawn for each distinct key.
 
     Args:
-        source: path, glob or list of paths (CSV, TSV, JSON lines, Parquet, .gz, .zst), "-" for standard input, a Polars,
-            pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys.
+        source: path, glob or list of paths (CSV, TSV, JSON lines, Parquet, .gz, .zst), "-" for standard input, a
+            Polars, pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys.
         key: column name, or several. Not needed for a mapping or an iterable.
         unit: whose privacy: a column, or None when every row is a unit of its own.
         max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
@@ -59,8 +59,8 @@ def publish(
         values: False to release keys only.
         ledger: not available in this version.
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
-        nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key like any other. Rows without a
-            unit are always left out.
+        nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key like any other. Rows without
+            a unit are always left out.
         format: "csv", "tsv", "jsonl" or "parquet", where the file name does not tell.
         memory_limit: for the counting engine, such as "2GB".
         randomness: None for secret bits of the operating system. `dptally.randomness.SeededBits` makes the release

@@ -58,8 +58,10 @@ class Release:
         return len(self._values)
 
     def __repr__(self) -> str:
-        promise = "NOT PRIVATE (seeded)" if not self.guarantee.private else (
-            f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
+        promise = (
+            "NOT PRIVATE (seeded)"
+            if not self.guarantee.private
+            else (f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}")
         )
         return f"<Release of {len(self)} keys by {', '.join(self.key)}: {promise}>"
 
@@ -113,7 +115,8 @@ class Release:
 
         Args:
             where: a Polars expression on the key columns, or the same as SQL text, such as ``"query LIKE 'a%'"``.
-            of: the non-decreasing function g with g(0) = 0; None for the frequency itself, ``lambda w: 1`` to count keys.
+            of: the non-decreasing function g with g(0) = 0; None for the frequency itself, ``lambda w: 1`` to count
+                keys.
             kind: "mle", "lower" (never over in expectation) or "unbiased".
             confidence: of the bounds.
         """
@@ -170,7 +173,7 @@ class Release:
 
         It describes released keys; rare keys are missing from a release more often than frequent ones.
         """
-        share = as_confidence(q) if q not in (0, 1) else Fraction(q)  # type: ignore[call-overload]
+        share = as_confidence(q) if q not in (0, 1) else Fraction(q)
         found = estimate_frequencies(self.law, self._values, 0.5).estimate
         if found is None:
             raise InvalidParameter("quantile needs values, and this release has none.")

@@ -1,8 +1,8 @@
 """The release file: one Parquet file, readable by other tools, with versioned metadata inside.
 
 Columns: the key column(s), then `value`, `estimate`, `lower`, `upper` (bounds at 95 %). The metadata is one JSON object
-under the key ``dptally``: parameters as exact fractions, never anything of the input but what was released. Reading takes
-the keys, the values and the metadata; estimates and bounds are computed anew. Nothing in the file is executed.
+under the key ``dptally``: parameters as exact fractions, never anything of the input but what was released. Reading
+takes the keys, the values and the metadata; estimates and bounds are computed anew. Nothing in the file is executed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def estimate_frequencies(law: WeightedSample, values: NDArray[np.int64], confide
     would miss too often for rare keys that were released by luck.) With beta = 1 - confidence and pi_w the reporting
     probability, they are
 
-        lower = smallest w with P[value or more | w] > beta/2 pi_w,  upper = largest w with P[1 .. value | w] > beta/2 pi_w,
+        lower = smallest w with P[value or more | w] > beta/2 pi_w,
+        upper = largest w with P[1 .. value | w] > beta/2 pi_w,
 
     computed in integers. A law without values tells only that the key exists: lower is 1, the rest is None.
     """
@@ -65,8 +66,8 @@ def _offsets(cumulative: tuple[int, ...], beta: Fraction) -> tuple[NDArray[np.in
     """lower - value and upper - value for the values 1 .. W.
 
     With c_d = P[D <= d] in units of 1/N, the two tails at w = value + d are c_d / c_{w-1} and 1 - c_{d-1} / c_{w-1}.
-    For a larger value c_{w-1} is larger or equal at the same d, so the first d to pass the lower test, and the last d to
-    pass the upper test, never fall: two pointers find all of them in one sweep.
+    For a larger value c_{w-1} is larger or equal at the same d, so the first d to pass the lower test, and the last d
+    to pass the upper test, never fall: two pointers find all of them in one sweep.
     """
     width = len(cumulative)
     share, scale = beta.numerator, 2 * beta.denominator
@@ -76,7 +77,9 @@ def _offsets(cumulative: tuple[int, ...], beta: Fraction) -> tuple[NDArray[np.in
     for value in range(1, width + 1):
         while scale * cumulative[low] <= share * cumulative[min(low + value, width) - 1]:
             low += 1
-        while high < width and (scale - share) * cumulative[min(high + 1 + value, width) - 1] > scale * cumulative[high]:
+        while (
+            high < width and (scale - share) * cumulative[min(high + 1 + value, width) - 1] > scale * cumulative[high]
+        ):
             high += 1
         below[value - 1], above[value - 1] = low, high
     return below, above

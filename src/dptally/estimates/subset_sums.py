@@ -43,7 +43,8 @@ class Sum:
 
     def __str__(self) -> str:
         ways = (1 + self.confidence) / 2
-        text = f"{self.estimate:,.1f} estimated from {self.keys} released keys; at least {self.lower:,.1f} ({ways:.1%} sure)"
+        text = f"{self.estimate:,.1f} estimated from {self.keys} released keys; "
+        text += f"at least {self.lower:,.1f} ({ways:.1%} sure)"
         if self.upper == float("inf"):
             return text + "; no upper bound."
         released = self.upper - self.unreleased
@@ -98,11 +99,14 @@ def _apply(of: FrequencyFunction | None, frequencies: NDArray[np.int64]) -> NDAr
 def _linear_bounds(law: WeightedSample, values: NDArray[np.int64], beta: float) -> tuple[float, float]:
     """Chernoff bounds for g(w) = w, each missed with probability at most beta / 2.
 
-    Upper. Given which keys are released, the released key x has w_x = value + D_x with D_x conditioned on D_x < w_x, and
-    E[e^{t D} | D < w] <= E[e^{t D}] for t > 0. Hence the released frequencies sum to at most
+    Upper. Given which keys are released, the released key x has w_x = value + D_x with D_x conditioned on D_x < w_x,
+    and E[e^{t D} | D < w] <= E[e^{t D}] for t > 0. Hence the released frequencies sum to at most
     sum of values + (n ln E[e^{t D}] + ln(2 / beta)) / t, for any t fixed by n alone.
 
-    Lower. If for every frequency i >= 1 (reported or not)  sum_j P[j | i] e^{t (j + m)} + P[not reported | i] <= e^{t i},
+    Lower. If for every frequency i >= 1
+
+        sum_j P[j | i] e^{t (j + m)} + P[not reported | i] <= e^{t i},
+
     then the sum of all frequencies is at least sum (j + m) - ln(1 / error) / t over released keys. The largest such m,
     for a given t, is the minimum below over i = 1 .. W (from W on all i give the same). The steepness t may not depend
     on the release, so a fixed list is tried and the error is divided among its members.

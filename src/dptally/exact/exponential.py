@@ -29,8 +29,8 @@ def exp_bounds(exponent: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     (2.718281828459045, True)
     """
     if exponent < 0:
-        low, high = exp_bounds(-exponent, bits)
-        return 1 / high, 1 / low
+        below, above = exp_bounds(-exponent, bits)
+        return 1 / above, 1 / below
     halvings = 0
     while exponent * 2 > 2**halvings:
         halvings += 1

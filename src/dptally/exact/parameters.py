@@ -89,8 +89,9 @@ def as_count(name: str, number: object, *, largest: int) -> int:
     """Read a whole number from 1 to `largest`."""
     if isinstance(number, bool) or not isinstance(number, numbers.Integral):
         raise InvalidParameter(f"{name} must be a whole number, got {type(number).__name__}.")
-    if number < 1:
-        raise InvalidParameter(f"{name} must be at least 1, got {number}.")
-    if number > largest:
-        raise InvalidParameter(f"{name} must be at most {largest}, got {number}.")
-    return int(number)
+    value = int(number)
+    if value < 1:
+        raise InvalidParameter(f"{name} must be at least 1, got {value}.")
+    if value > largest:
+        raise InvalidParameter(f"{name} must be at most {largest}, got {value}.")
+    return value

@@ -15,6 +15,11 @@ from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import share_between_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.summaries.frequencies import Frequencies
@@ -31,10 +36,12 @@ class PrivateWeightedSampling:
         together stay within (epsilon, delta) by [KOV15, Thm. 3.3], checked by the judge. Which keys of a unit are
         counted is chosen at random from that unit's rows alone; given the choice, the unit touches at most that many
         keys, and a mixture over choices of pairs that are each (epsilon, delta)-close is (epsilon, delta)-close.
+
     Error:
         See `WeightedSample`.
     Cost:
         One table; 128 random bits and a fixed number of table steps per distinct key.
+
     References:
         [CGSS21], [KOV15].
 
@@ -63,6 +70,9 @@ class PrivateWeightedSampling:
 
         Rows leave in the order of their keys: neither the order of the input nor that of the engine shows. They are
         copied out of the batches they came in, so no unreported key stays reachable from the result.
+
+        Engines hand out keys in an order of their own that may change from run to run. Secret bits do not care; for
+        seeded bits all keys are put in order first, so that a seed repeats its release.
         """
         import pyarrow as pa
 
@@ -72,12 +82,13 @@ class PrivateWeightedSampling:
                 f"but contributions were bounded at {frequencies.max_keys_per_unit}."
             )
         reported: list[pa.Table] = []
-        for keys, counts in frequencies.batches():
+        batches = frequencies.batches() if bits.private else _in_order(frequencies)
+        for keys, counts in batches:
             values = self.law.draw(counts, bits)
             kept = np.flatnonzero(values)
             # Always take, also nothing: the schema must survive a batch without reports.
-            rows = pa.Table.from_batches([keys]).take(pa.array(kept))
-            reported.append(rows.append_column("value", pa.array(values[kept], type=pa.int64())))
+            part = pa.Table.from_batches([keys]).take(pa.array(kept))
+            reported.append(part.append_column("value", pa.array(values[kept], type=pa.int64())))
         rows = pa.concat_tables(reported).combine_chunks()
         rows = rows.take(_order(rows, frequencies.key))
         guarantee = Guarantee(
@@ -91,7 +102,20 @@ class PrivateWeightedSampling:
         return Drawn(rows, guarantee, self.certificate, self.law)
 
 
-def _order(rows: object, key: tuple[str, ...]) -> object:
+def _order(rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
+    """Places of the rows in the order of their keys."""
     import pyarrow.compute as pc
 
     return pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key])
+
+
+def _in_order(frequencies: Frequencies) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+    """All keys as one batch, in the order of keys."""
+    import pyarrow as pa
+
+    keys, counts = zip(*frequencies.batches(), strict=True)
+    table = pa.Table.from_batches(keys).combine_chunks()
+    order = _order(table, frequencies.key)
+    # A table of one chunk is one batch; an empty table has none.
+    for batch in table.take(order).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]:
+        yield batch, np.concatenate(counts)[order.to_numpy()]

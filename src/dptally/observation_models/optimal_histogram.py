@@ -7,6 +7,7 @@ with D the number of entries that are at most a uniform u in 0 .. N-1, the key i
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from dptally.errors import InvalidParameter
@@ -21,7 +22,18 @@ LARGEST_TABLE = 1 << 22  # rows; 64 MB of thresholds
 
 
 def build_table(epsilon: Fraction, delta: Fraction, *, values: bool) -> bytes:
-    """Thresholds of the optimal law as little-endian 128-bit integers."""
+    """Thresholds of the optimal law as little-endian 128-bit integers.
+
+    Raises:
+        InvalidParameter: if the table would be too long, foreseen from its length 2 ceil(L) + 1 without building it.
+    """
+    rate, chance = float(epsilon), float(delta)
+    turn = math.log((math.expm1(rate) + 2 * chance) / (chance * (math.expm1(rate) + 2))) / rate
+    if 2 * turn > LARGEST_TABLE:
+        raise InvalidParameter(
+            f"epsilon is too small: the table of the law would need more than {LARGEST_TABLE} rows, "
+            f"and no key below {turn:.2g} occurrences would be likely to be reported."
+        )
     thresholds = value_thresholds(epsilon, delta) if values else key_thresholds(epsilon, delta)
     return b"".join(threshold.to_bytes(_BITS // 8, "little") for threshold in thresholds)
 
@@ -46,7 +58,6 @@ def key_thresholds(epsilon: Fraction, delta: Fraction) -> list[int]:
         if reached >= _WHOLE:
             return thresholds
         thresholds.append(reached)
-        _check_size(thresholds)
 
 
 def value_thresholds(epsilon: Fraction, delta: Fraction) -> list[int]:
@@ -80,7 +91,6 @@ def value_thresholds(epsilon: Fraction, delta: Fraction) -> list[int]:
         step = (growth * (following - reached)) >> shift
         reached = following
         thresholds.append(reached)
-        _check_size(thresholds)
 
 
 def _growth(epsilon: Fraction) -> tuple[int, int]:
@@ -92,11 +102,3 @@ def _growth(epsilon: Fraction) -> tuple[int, int]:
 
 def _slack(delta: Fraction) -> int:
     return (delta.numerator << _BITS) // delta.denominator
-
-
-def _check_size(thresholds: list[int]) -> None:
-    if len(thresholds) > LARGEST_TABLE:
-        raise InvalidParameter(
-            f"epsilon is too small: the table of the law would need more than {LARGEST_TABLE} rows. "
-            "Nothing below millions of occurrences could be reported."
-        )

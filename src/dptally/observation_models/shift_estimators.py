@@ -109,8 +109,8 @@ class _NeverOver(_Weights):
 
         a_j = min over i = j .. j+W-1 of (g(i) - sum_{h<j} a_h p_{i-h}) / pi_{i-j+1},
 
-    rounded down to a multiple of 2^-64; a smaller weight keeps the property, since row i's own constraint is among those
-    of a_i. (The paper's claim that the weights never decrease fails for some g and is not relied on.)
+    rounded down to a multiple of 2^-64; a smaller weight keeps the property, since row i's own constraint is among
+    those of a_i. (The paper's claim that the weights never decrease fails for some g and is not relied on.)
 
     Beyond some value the recursion is left: once the last W weights are at most h + E[D] (g = w) or at most g(h) (any
     other non-decreasing g), the choice a_j = j + E[D], respectively a_j = g(j), keeps E_i <= g(i) for ever, because D
@@ -138,7 +138,7 @@ class _NeverOver(_Weights):
         return Fraction(scaled, 1 << _FRACTION_BITS)
 
     def _final(self, value: int) -> int:
-        return math.floor(self._wanted(value) * 2**_FRACTION_BITS) + self._offset
+        return math.floor(self._wanted(value) * (1 << _FRACTION_BITS)) + self._offset
 
     def _extend(self) -> None:
         value, width = len(self._scaled) + 1, self._law.width
@@ -182,7 +182,10 @@ class _Unbiased(_Weights):
         while len(self._known) < value:
             frequency = len(self._known) + 1
             spent = sum(
-                (masses[frequency - j] * self._known[j - 1] for j in range(max(1, frequency - len(masses) + 1), frequency)),
+                (
+                    masses[frequency - j] * self._known[j - 1]
+                    for j in range(max(1, frequency - len(masses) + 1), frequency)
+                ),
                 Fraction(0),
             )
             self._known.append((self._wanted(frequency) - spent) / masses[0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +35,7 @@ class WeightedSample:
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key, certified in
         integers on the table that is drawn from, before the first draw.
+
     Error:
         No scheme with the same guarantee reports any frequency with a larger probability, up to 2^-60 [CGSS21, Lemma
         4.1]. With values, among the schemes that report keys so, no other one separates frequencies better; the value
@@ -42,6 +43,7 @@ class WeightedSample:
         and 5.2 it does not need an integral L.
     Cost:
         A table of at most 2 ceil(L) + 1 numbers, L = ln((e^epsilon - 1 + 2 delta) / (delta (e^epsilon + 1))) / epsilon.
+
     References:
         [CGSS21] Algorithms 3 and 4; [DVGM22] for keys alone.
 
@@ -88,8 +90,7 @@ class WeightedSample:
         """P[D = d] for d = 0 .. W-1."""
         whole = 1 << _BITS
         return tuple(
-            Fraction(here - before, whole)
-            for before, here in zip((0, *self.cumulative), self.cumulative, strict=False)
+            Fraction(here - before, whole) for before, here in zip((0, *self.cumulative), self.cumulative, strict=False)
         )
 
     @cached_property

@@ -20,12 +20,13 @@ passes with e^epsilon. Everything else is integer arithmetic without rounding.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dptally.errors import PrivacyViolation
 
-__all__ = ["TABLE_BITS", "Certificate", "certify_copies", "certify_shift_table"]
+__all__ = ["TABLE_BITS", "Certificate", "certify_copies", "certify_rows", "certify_shift_table"]
 
 TABLE_BITS = 128
 _ENTRY = TABLE_BITS // 8
@@ -129,7 +130,44 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
             worst, worst_pair = up, (row, row - 1)
         if down > worst:
             worst, worst_pair = down, (row - 1, row)
-    worst_delta = Fraction(worst, one * whole)
+    return _verdict(worst, one * whole, worst_pair, width + 2, table, epsilon, delta)
+
+
+def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fraction) -> Certificate:
+    """Judge a law given row by row: rows[i][0] is "not reported", rows[i][v] the v-th outcome, as integers.
+
+    Every row must have the same sum, the common denominator; a shorter row has zeros at its end. Only the given rows
+    are judged, each with its neighbour: whoever draws for higher frequencies needs an argument of their own.
+
+    Raises:
+        PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
+    """
+    whole = sum(rows[0])
+    if any(min(row) < 0 or sum(row) != whole for row in rows):
+        raise PrivacyViolation("the table is not a law: a row has a negative entry or another sum.")
+    growth, one = _exp_lower(epsilon)
+    worst, worst_pair = -1, (0, 0)
+    for upper in range(1, len(rows)):
+        for first, second in ((upper, upper - 1), (upper - 1, upper)):
+            other = [*rows[second], *([0] * len(rows[first]))]
+            excess = sum(max(0, one * here - growth * there) for here, there in zip(rows[first], other, strict=False))
+            if excess > worst:
+                worst, worst_pair = excess, (first, second)
+    table = repr([list(row) for row in rows]).encode()
+    return _verdict(worst, one * whole, worst_pair, len(rows), table, epsilon, delta)
+
+
+def _verdict(
+    worst: int,
+    unit: int,
+    worst_pair: tuple[int, int],
+    rows_checked: int,
+    table: bytes,
+    epsilon: Fraction,
+    delta: Fraction,
+) -> Certificate:
+    """A certificate, or the refusal."""
+    worst_delta = Fraction(worst, unit)
     if worst_delta > delta:
         raise PrivacyViolation(
             f"the table exceeds its delta: rows {worst_pair[0]} and {worst_pair[1]} differ by "
@@ -140,7 +178,7 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
         delta=delta,
         worst_delta=worst_delta,
         worst_pair=worst_pair,
-        rows_checked=width + 2,
+        rows_checked=rows_checked,
         table_sha256=hashlib.sha256(table).hexdigest(),
         copies=1,
         total_epsilon=epsilon,
@@ -151,9 +189,10 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
 def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delta: Fraction) -> Certificate:
     """Judge a unit that touches up to `copies` keys, each through a law with the given certificate.
 
-    By [KOV15, Thm. 3.3] `copies` mechanisms, each (e, d)-differentially private, are together (epsilon, D)-private with
+    By [KOV15, Thm. 3.3] `copies` mechanisms, each (e, d)-differentially private, are together (epsilon, D)-private
+    with
 
-        D = 1 - (1 - d)^copies (1 - R),  R = H(Binomial(copies, s), Binomial(copies, 1 - s)) at epsilon, s = e^e/(1+e^e),
+        D = 1 - (1 - d)^copies (1 - R),  R = H(Binomial(copies, s), Binomial(copies, 1 - s)),  s = e^e / (1 + e^e),
 
     and no smaller D holds for all such mechanisms: R is the divergence of `copies` randomised responses. A unit that
     touches fewer keys is a special case (the others get the same count in both data sets).
@@ -169,19 +208,10 @@ def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delt
         total = _composed_delta(one_key.epsilon, one_key.worst_delta, copies, epsilon)
     if total > delta:
         raise PrivacyViolation(
-            f"{copies} keys of one unit together exceed delta: {float(total):.17g} where {float(delta):.17g} is allowed."
+            f"{copies} keys of one unit together exceed delta: "
+            f"{float(total):.17g} where {float(delta):.17g} is allowed."
         )
-    return Certificate(
-        epsilon=one_key.epsilon,
-        delta=one_key.delta,
-        worst_delta=one_key.worst_delta,
-        worst_pair=one_key.worst_pair,
-        rows_checked=one_key.rows_checked,
-        table_sha256=one_key.table_sha256,
-        copies=copies,
-        total_epsilon=epsilon,
-        total_delta=total,
-    )
+    return replace(one_key, copies=copies, total_epsilon=epsilon, total_delta=total)
 
 
 def _composed_delta(key_epsilon: Fraction, key_delta: Fraction, copies: int, epsilon: Fraction) -> Fraction:

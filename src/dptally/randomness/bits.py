@@ -1,6 +1,6 @@
 """Uniform random words: one funnel for everything dptally draws.
 
-Both sources expand a 256-bit key with AES-256 in counter mode [NIST SP 800-38A]. `SystemBits` takes its key from the
+Both sources expand a 256-bit key with AES-256 in counter mode [SP80038A]. `SystemBits` takes its key from the
 operating system and is the only source a private release may use. `SeededBits` takes it from a number, repeats itself
 and must be asked for by name; a release drawn with it says that it is not private.
 
@@ -53,7 +53,7 @@ class _CounterModeBits:
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return `count` independent uniform 64-bit words, never returned before."""
         filled = np.empty(count, dtype="<u8")
-        buffer = memoryview(filled).cast("B")
+        buffer = memoryview(filled.view(np.uint8))  # type: ignore[arg-type]  # NumPy's stubs lack the buffer protocol
         with self._lock:
             for start in range(0, len(buffer), _PIECE):
                 piece = buffer[start : start + _PIECE]

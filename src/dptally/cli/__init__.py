@@ -1,0 +1,82 @@
+"""The command line: parse, call the library, print.
+
+What every command keeps to:
+
+- What was asked for goes to standard output; progress, remarks and errors go to standard error.
+- An error is one sentence that starts with ``dptally: ``. Exit status 2: a request that cannot be met; 1: something
+  failed; 130: interrupted. A reader that stops early (``| head``) is not an error.
+- No data of the input appears in an error: the text of an unexpected exception is shown only with DPTALLY_DEBUG=1.
+- ``--json`` prints one JSON value. Numbers a guarantee depends on are exact, as strings such as ``"1/1000000"``; floats
+  beside them are named ``..._float``. Rows are objects with the key column(s), `value`, `estimate`, `lower`, `upper`
+  (null where a release has no values). Each command's module documents what it prints.
+- Modules that cost time are imported by the command that needs them, never before.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from dptally.cli.parser import build_parser
+from dptally.errors import DptallyError, InvalidParameter
+from dptally.labels import printable
+
+__all__ = ["main"]
+
+_BAD_REQUEST, _FAILED, _INTERRUPTED = 2, 1, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments, without the program's name; None for those of the process.
+
+    Returns:
+        int: the exit status.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a key the terminal cannot show is no reason to fail
+    try:
+        arguments = build_parser().parse_args(argv)
+        arguments.run(arguments)
+        sys.stdout.flush()
+    except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
+        _flush_or_drop()
+    except BaseException as error:  # also the panics of the engines, which are no Exceptions
+        return _report(error)
+    return 0
+
+
+def _report(error: BaseException) -> int:
+    """Say in one sentence what went wrong, and return the exit status."""
+    status = _FAILED
+    if isinstance(error, KeyboardInterrupt):
+        status, sentence = _INTERRUPTED, "interrupted."
+    elif isinstance(error, DptallyError):
+        status, sentence = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED, str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        sentence = f"{place}{error.strerror}."
+    else:
+        sentence = f"unexpected error: {type(error).__name__}; run with DPTALLY_DEBUG=1 for details."
+    if os.environ.get("DPTALLY_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    _flush_or_drop()
+    print(f"dptally: {printable(sentence)}", file=sys.stderr)
+    return status
+
+
+def _flush_or_drop() -> None:
+    """Write what is still buffered; where that fails, send it nowhere, so that the interpreter's last flush cannot."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)

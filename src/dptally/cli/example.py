@@ -1,0 +1,100 @@
+"""The command ``example``: the whole way on a small real data set.
+
+JSON: as ``publish --json`` with `rows` (the ten largest), plus `data` (the data set's path), `command` (what does the
+same by hand, as a list of arguments) and `pictures` (paths; empty without the extra).
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.parser import add_command
+from dptally.errors import MissingDependency
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dptally.cli.parser import Commands
+    from dptally.release import Release
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``example``."""
+    parser = add_command(
+        commands,
+        "example",
+        _example,
+        summary="publish a small real data set, end to end",
+        details=(
+            "Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the unit of\n"
+            "privacy, and show the result. The files stay for you to try the other commands on."
+        ),
+        example="dptally example",
+    )
+    parser.add_argument(
+        "--directory", metavar="DIR", default="dptally-example", help="where the files go (default: dptally-example)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the files of an earlier run")
+    parser.add_argument("--no-picture", action="store_true", help="draw no picture")
+
+
+def _example(arguments: argparse.Namespace) -> None:
+    from dptally import example
+    from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
+    from dptally.cli.publish import summarize
+    from dptally.pipeline import publish
+    from dptally.release_file import check_target
+
+    directory = Path(arguments.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    data, output = directory / "hamlet.csv", directory / "release.parquet"
+    pictures = [] if arguments.no_picture else [directory / "release.png", directory / "release.svg"]
+    for target in (data, output, *pictures):
+        check_target(target, overwrite=arguments.overwrite)
+    rows = example.write_words(data)
+    release = publish(str(data), **example.REQUEST)
+    release.save(output, overwrite=arguments.overwrite)
+    missing = _draw(release, pictures)
+    command = _command(data, output)
+    if arguments.json:
+        facts = {**describe(release), "output": str(output), "rows": json_rows(release.top(10))}
+        drawn = [] if missing else [str(picture) for picture in pictures]
+        print_json({**facts, "data": str(data), "command": command, "pictures": drawn})
+        return
+    say(f"{data} holds {rows:,} rows: every word of every line of Shakespeare's Hamlet.")
+    say("Each line is a unit, of which at most three words are counted. Published as by")
+    say(f"\n  {shlex.join(command)}\n", style="cyan")
+    print_frame(release, release.top(10))
+    say()
+    summarize(release, output, remark=False)
+    if missing:
+        say(missing)
+    elif pictures:
+        say(f"Picture: {pictures[0]} (and {pictures[1].name})")
+
+
+def _draw(release: Release, pictures: list[Path]) -> str | None:
+    """Draw the pictures, or say what is missing for it."""
+    from dptally import plots
+
+    if not pictures:
+        return None
+    try:
+        chart = plots.release_chart(release)
+        for picture in pictures:
+            plots.save(chart, picture)
+    except MissingDependency as missing:
+        return str(missing)
+    return None
+
+
+def _command(data: Path, output: Path) -> list[str]:
+    """The command that does by hand what the example does."""
+    from dptally.example import REQUEST
+
+    options = [part for name, given in REQUEST.items() for part in (f"--{name.replace('_', '-')}", str(given))]
+    return ["dptally", "publish", str(data), *options, "-o", str(output)]

@@ -1,0 +1,92 @@
+"""The parser, and the options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import dptally
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction["Parser"]
+
+__all__ = ["Parser", "add_command", "add_confidence", "add_privacy", "add_release", "build_parser", "whole_number"]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that knows no abbreviations and reports mistakes like everything else does."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the request; `main` prints the sentence."""
+        raise InvalidParameter(f"{message}; see {self.prog} --help.")
+
+
+def build_parser() -> Parser:
+    """The parser of the whole command line."""
+    from dptally.cli import example, plan, plot, publish, read
+
+    parser = Parser(
+        prog="dptally",
+        description="Publish tables of private keys and counts under differential privacy.",
+        epilog="Begin with:\n  dptally example\nand see dptally COMMAND --help for each command.",
+    )
+    parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for module in (publish, read, plot, plan, example):
+        module.add_commands(commands)
+    return parser
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    *,
+    summary: str,
+    details: str,
+    example: str,
+) -> Parser:
+    """Add a command with its help, its example and ``--json``."""
+    parser = commands.add_parser(name, help=summary, description=details, epilog=f"example:\n  {example}")
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print one JSON value instead of text")
+    return parser
+
+
+def add_release(parser: Parser) -> None:
+    """The release file a command reads."""
+    parser.add_argument("release", metavar="RELEASE", help="a file written by dptally publish -o")
+
+
+def add_privacy(parser: Parser) -> None:
+    """What is promised: epsilon, delta, and what one unit may touch. The numbers stay text, to be read exactly."""
+    parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
+    parser.add_argument("--delta", metavar="D", required=True, help="well below one over the number of units, as 1e-6")
+    parser.add_argument(
+        "--max-keys-per-unit",
+        metavar="L",
+        type=whole_number,
+        default=1,
+        help="a unit with more keys keeps a random choice of this many (default: 1)",
+    )
+    parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
+
+
+def add_confidence(parser: Parser, *, help: str = "of the bounds (default: 0.95)") -> None:  # noqa: A002
+    """The confidence of bounds, as text."""
+    parser.add_argument("--confidence", metavar="C", default=None, help=help)
+
+
+def whole_number(text: str) -> int:
+    """Read a whole number, or say that it is none."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text[:40]!r}") from None

@@ -1,0 +1,54 @@
+"""The command ``plot``.
+
+JSON: `picture`, the path that was written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dptally.cli.parser import Commands
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``plot``."""
+    parser = add_command(
+        commands,
+        "plot",
+        _plot,
+        summary="a picture of a release",
+        details=(
+            "Draw the most frequent released keys with bounds, and the chance with which a key of each frequency\n"
+            "appears. Needs pip install 'dptally[plots]'. HTML pictures hold all they need and load nothing."
+        ),
+        example="dptally plot release.parquet -o picture.svg",
+    )
+    add_release(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="picture to write: .png, .svg or .html")
+    parser.add_argument("--overwrite", action="store_true", help="replace the picture if it exists")
+    parser.add_argument("-n", metavar="N", type=whole_number, default=20, help="how many keys (default: 20)")
+    add_confidence(parser)
+
+
+def _plot(arguments: argparse.Namespace) -> None:
+    from dptally import plots
+    from dptally.cli.printing import print_json, say
+    from dptally.release_file import check_target, load
+
+    picture = Path(arguments.output)
+    plots.check_format(picture)
+    check_target(picture, overwrite=arguments.overwrite)
+    confidence = "0.95" if arguments.confidence is None else arguments.confidence
+    plots.save(plots.release_chart(load(arguments.release), n=arguments.n, confidence=confidence), picture)
+    if arguments.json:
+        print_json({"picture": str(picture)})
+    else:
+        say(f"Picture written to {picture}.")

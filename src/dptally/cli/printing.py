@@ -1,0 +1,124 @@
+"""How results are printed: JSON, a table on a terminal, CSV into a pipe, and remarks.
+
+A key is never markup and never reaches a terminal raw: what is not printable is written out. CSV and JSON carry keys as
+they are, in the escapes of those formats.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dptally.labels import key_label, printable
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+    from dptally.release import Release
+
+__all__ = ["describe", "json_rows", "print_bars", "print_frame", "print_json", "print_numbers", "print_rows", "say"]
+
+_ROWS_ON_TERMINAL = 50
+_ROWS_AT_ONCE = 1 << 16
+_LONGEST_KEY = 60
+
+
+def print_json(data: object) -> None:
+    """Print one JSON value, in ASCII, so that no key can act on a terminal."""
+    json.dump(data, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def json_rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as objects; dates in ISO form, bytes in hexadecimal, whatever JSON lacks as text."""
+    return [{name: _json_value(part) for name, part in row.items()} for row in frame.iter_rows(named=True)]
+
+
+def _json_value(part: object) -> object:
+    if isinstance(part, bytes):
+        return part.hex()
+    if part is None or isinstance(part, bool | int | str) or (isinstance(part, float) and math.isfinite(part)):
+        return part
+    isoformat = getattr(part, "isoformat", None)
+    return isoformat() if callable(isoformat) else str(part)
+
+
+def describe(release: Release) -> dict[str, Any]:
+    """What a release says about itself, for JSON."""
+    facts = release.describe()
+    promise = release.guarantee
+    facts["guarantee"] = {
+        **facts["guarantee"],
+        "epsilon_float": float(promise.epsilon),
+        "delta_float": float(promise.delta),
+    }
+    return facts
+
+
+def say(text: str = "", *, style: str = "", remark: bool = False) -> None:
+    """Print a paragraph; a remark goes to standard error."""
+    from rich.text import Text
+
+    console = _console(remark=remark)
+    safe = "\n".join(printable(line) for line in text.split("\n"))
+    console.print(Text(safe, style=style), soft_wrap=not console.is_terminal)
+
+
+def print_rows(release: Release, frame: pl.DataFrame) -> None:
+    """Print rows of a release: a table with at most 50 rows on a terminal, all of them as CSV otherwise."""
+    if sys.stdout.isatty():
+        print_frame(release, frame.head(_ROWS_ON_TERMINAL))
+        if len(frame) > _ROWS_ON_TERMINAL:
+            say(f"... and {len(frame) - _ROWS_ON_TERMINAL:,} more; write them to a file with -o or >.", remark=True)
+        return
+    for start in range(0, max(1, len(frame)), _ROWS_AT_ONCE):
+        sys.stdout.write(frame.slice(start, _ROWS_AT_ONCE).write_csv(include_header=start == 0))
+
+
+def print_frame(release: Release, frame: pl.DataFrame) -> None:
+    """Print rows of a release as a table for people."""
+    from rich.table import Table
+    from rich.text import Text
+
+    keys = len(release.key)
+    shown = frame if release.law.values else frame.select(release.key)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(shown.columns):
+        header = Text(key_label(name, longest=_LONGEST_KEY), style="bold")
+        table.add_column(header, justify="left" if place < keys else "right", overflow="ellipsis", no_wrap=True)
+    for row in shown.iter_rows():
+        parts = [Text(key_label(part, longest=_LONGEST_KEY)) for part in row[:keys]]
+        table.add_row(*parts, *(Text(f"{number:,}") for number in row[keys:]))
+    _console().print(table)
+
+
+def print_numbers(title: str, names: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int) -> None:
+    """Print rows of numbers under a title, one row of them marked."""
+    from rich.table import Table
+
+    say(title, style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, justify="right")
+    for place, row in enumerate(rows):
+        table.add_row(*row, style="bold green" if place == marked else "")
+    _console().print(table)
+
+
+def print_bars(title: str, bars: list[tuple[str, int]]) -> None:
+    """Print a bar for each label and number."""
+    say(title, style="bold")
+    label_width = max((len(label) for label, _ in bars), default=0)
+    largest = max((number for _, number in bars), default=0)
+    for label, number in bars:
+        length = math.ceil(40 * number / largest) if largest else 0
+        say(f"{label:>{label_width}}  {'█' * length} {number:,}")
+
+
+def _console(*, remark: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=remark, markup=False, highlight=False, emoji=False)

@@ -1,0 +1,32 @@
+"""Keys as text that is safe to show: one line, no control characters, nothing a terminal would obey."""
+
+from __future__ import annotations
+
+__all__ = ["key_label", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""Write out whatever is not printable: line breaks, escape sequences, changes of writing direction.
+
+    >>> printable("two\nlines \x1b[31m")
+    'two\\nlines \\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+    )
+
+
+def key_label(part: object, *, longest: int | None = None) -> str:
+    """One part of a key as a line of text.
+
+    Args:
+        part: a value of a key column; None is shown as ``(null)``.
+        longest: cut after this many characters, with an ellipsis; None to keep all.
+
+    >>> key_label("abcdef", longest=4), key_label(None), key_label(7)
+    ('abc…', '(null)', '7')
+    """
+    text = "(null)" if part is None else printable(part.hex() if isinstance(part, bytes) else str(part))
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,246 @@
+"""Pictures of a release. Safe to show to anyone: they are drawn from nothing but the release.
+
+Needs the extra ``pip install 'dptally[plots]'`` (Altair and vl-convert); nothing is loaded from the network.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+from bisect import bisect_left
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dptally.errors import InvalidParameter, MissingDependency
+from dptally.labels import key_label
+
+if TYPE_CHECKING:
+    from altair import HConcatChart, TopLevelMixin
+
+    from dptally.observation_models import WeightedSample
+    from dptally.release import Release
+
+__all__ = ["check_format", "release_chart", "save"]
+
+_FORMATS = (".png", ".svg", ".html")
+_SHOWN, _LIGHT, _HIDDEN, _INK, _FAINT = "#0f766e", "#99d5cd", "#e7e5e4", "#292524", "#78716c"
+_LABELS, _BARS, _CURVE, _ROW = 120, 290, 310, 17  # widths, and the height of a bar, in pixels
+_POINTS = 240
+_LONGEST_LABEL = 40
+
+
+def release_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -> HConcatChart:
+    """The most frequent released keys with bounds, beside the chance that a key of each frequency is released.
+
+    Args:
+        release: what to draw. Without values, or without keys, only the second panel is drawn.
+        n: how many keys at most.
+        confidence: of the bounds.
+
+    Raises:
+        MissingDependency: without the extra ``plots``.
+    """
+    alt = _altair()
+    if n < 0:
+        raise InvalidParameter(f"n must not be negative, got {n}.")
+    shown = min(n, len(release)) if release.law.values else 0
+    height = max(220, _ROW * shown)
+    panels = [_chance_panel(release.law, height)]
+    if shown:
+        panels.insert(0, _keys_panel(release, shown, confidence, height))
+    names = ", ".join(key_label(name, longest=_LONGEST_LABEL) for name in release.key)
+    title = alt.Title(
+        f"{len(release):,} released {_plural('key', len(release))}, by {names}", subtitle=_promise(release)
+    )
+    chart: HConcatChart = (
+        alt.hconcat(*panels, spacing=40, title=title)
+        .configure(background="white", padding=16, font="Helvetica, Arial, sans-serif")
+        .configure_title(
+            anchor="start", fontSize=17, subtitleFontSize=12.5, subtitleColor=_FAINT, color=_INK, offset=16
+        )
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=_FAINT,
+            labelFontSize=11,
+            titleColor=_INK,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            gridColor="#f0efee",
+            domain=False,
+            ticks=False,
+            labelPadding=6,
+            titlePadding=10,
+        )
+    )
+    return chart
+
+
+def save(chart: TopLevelMixin, path: str | Path) -> None:
+    """Write a picture as .png, .svg or .html; an existing one is replaced in one step.
+
+    Raises:
+        InvalidParameter: for another ending.
+        MissingDependency: without the extra ``plots``.
+    """
+    place = Path(path)
+    kind = check_format(place)
+    _altair()
+    if kind == ".html":
+        page = chart.to_html(inline=True, json_kwds={"cls": _ScriptSafeEncoder})
+        content = page.encode()
+    elif kind == ".svg":
+        text = io.StringIO()
+        chart.save(text, format="svg")
+        content = text.getvalue().encode()
+    else:
+        image = io.BytesIO()
+        chart.save(image, format="png", scale_factor=2)
+        content = image.getvalue()
+    hidden = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    try:
+        hidden.write_bytes(content)
+        os.replace(hidden, place)  # noqa: PTH105 - atomic
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def check_format(path: Path) -> str:
+    """Return the ending of a picture's name, or refuse it."""
+    kind = path.suffix.lower()
+    if kind not in _FORMATS:
+        raise InvalidParameter(f"a picture's name must end in .png, .svg or .html, got {path.name!r}.")
+    return kind
+
+
+class _ScriptSafeEncoder(json.JSONEncoder):
+    """JSON that may stand inside a script element: a key such as ``</script>`` cannot end it."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", r"\u003c")
+
+
+def _altair() -> Any:
+    """Altair, once it is certain that pictures can also be written."""
+    try:
+        import altair
+        import vl_convert  # noqa: F401 - Altair asks for it only when it writes
+    except ImportError:
+        raise MissingDependency("pictures need Altair and vl-convert: pip install 'dptally[plots]'.") from None
+    return altair
+
+
+def _promise(release: Release) -> str:
+    promise = release.guarantee
+    if not promise.private:
+        return "NOT PRIVATE: drawn from a seed, for tests or simulations"
+    unit = "each row" if promise.unit is None else f"each {key_label(promise.unit, longest=_LONGEST_LABEL)}"
+    keys = promise.max_keys_per_unit
+    return (
+        f"Differentially private: epsilon = {float(promise.epsilon):.4g}, delta = {float(promise.delta):.4g}, "
+        f"{unit} counts for at most {keys} {_plural('key', keys)}"
+    )
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
+
+
+def _keys_panel(release: Release, n: int, confidence: object, height: int) -> Any:
+    """Bars for the most likely frequencies, whiskers for the bounds. Rows are told apart by place, not by label."""
+    from dptally.estimates.frequencies import as_confidence
+
+    alt = _altair()
+    level = as_confidence(confidence)
+    rows = [
+        {
+            "place": place,
+            "key": " · ".join(key_label(row[name], longest=_LONGEST_LABEL) for name in release.key),
+            **{name: row[name] for name in ("estimate", "lower", "upper")},
+        }
+        for place, row in enumerate(release.top(n, confidence=level).iter_rows(named=True))
+    ]
+    y = alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0.25, paddingOuter=0.1))
+    x = alt.X(
+        "estimate:Q",
+        title="units counted for the key",
+        axis=alt.Axis(tickCount=5, format="~s"),
+        scale=alt.Scale(nice=True),
+    )
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("key", "estimate", "lower", "upper")]
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    bars = base.mark_bar(color=_LIGHT, cornerRadiusEnd=2).encode(x=x, tooltip=tooltip)
+    whiskers = base.mark_rule(color=_SHOWN, strokeWidth=2.2).encode(x=alt.X("lower:Q"), x2="upper:Q", tooltip=tooltip)
+    dots = base.mark_point(color=_SHOWN, filled=True, size=26, opacity=1).encode(x="estimate:Q", tooltip=tooltip)
+    labels = base.mark_text(align="right", dx=-8, color=_INK, fontSize=12, limit=_LABELS).encode(
+        x=alt.value(0), text="key:N"
+    )
+    numbers = base.mark_text(align="left", dx=7, color=_FAINT, fontSize=11).encode(
+        x="upper:Q", text=alt.Text("estimate:Q", format=",")
+    )
+    heading = _heading("Most frequent keys", f"estimate, with {_percent(level)} bounds", offset=16)
+    return alt.layer(bars, whiskers, dots, labels, numbers).properties(width=_BARS, height=height, title=heading)
+
+
+def _chance_panel(law: WeightedSample, height: int) -> Any:
+    """The exact reporting probability by frequency; what lies above the curve is hidden by privacy."""
+    alt = _altair()
+    # Floating point from here on: the curve is exact at every point drawn.
+    end = law.width + max(2, law.width // 6)
+    step = max(1, end // _POINTS)
+    frequencies = sorted({*range(0, end, step), law.width, end})
+    points = [{"frequency": w, "chance": float(law.reporting_probability(w)), "whole": 1} for w in frequencies]
+    x = alt.X(
+        "frequency:Q",
+        title="true frequency of a key",
+        scale=alt.Scale(domain=[0, end], nice=False),
+        axis=alt.Axis(tickCount=6, grid=False, format="~s"),
+    )
+    y = alt.Y("chance:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1]))
+    tooltip = [alt.Tooltip("frequency:Q"), alt.Tooltip("chance:Q", format=".3%")]
+    curve = alt.Chart(alt.Data(values=points)).encode(x=x)
+    hidden = curve.mark_area(color=_HIDDEN).encode(y=y, y2="whole:Q")
+    shown = curve.mark_area(color=_LIGHT, opacity=0.55).encode(y=y)
+    line = curve.mark_line(color=_SHOWN, strokeWidth=2.4).encode(y=y, tooltip=tooltip)
+    layers = [hidden, shown, line]
+    for place, height_share, text, colour, side in (
+        (0.04, 0.3, "hidden by privacy", _FAINT, "left"),
+        (0.97, 0.07, "released", _SHOWN, "right"),
+    ):
+        word = alt.Chart(alt.Data(values=[{"frequency": place * end, "chance": height_share}]))
+        layers.append(
+            word.mark_text(align=side, color=colour, fontSize=12.5, text=text).encode(x="frequency:Q", y="chance:Q")
+        )
+    for frequency, text, below in _milestones(law):
+        mark = alt.Chart(
+            alt.Data(values=[{"frequency": frequency, "chance": float(law.reporting_probability(frequency))}])
+        )
+        mark = mark.encode(x="frequency:Q", y="chance:Q")
+        layers.append(mark.mark_point(color=_SHOWN, filled=True, size=48, opacity=1))
+        beside = {"align": "center", "dy": 16} if below else {"align": "right", "dx": -9}
+        layers.append(mark.mark_text(color=_INK, fontSize=11.5, text=text, **beside))
+    heading = _heading("Chance that a key is released", "exact, from the law this release was drawn from", offset=10)
+    return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
+
+
+def _milestones(law: WeightedSample) -> list[tuple[int, str, bool]]:
+    """Frequency, text, and whether it stands below: half the time, 95 % of the time, always."""
+    half, likely = (
+        bisect_left(range(1, law.width + 1), share, key=law.reporting_probability) + 1
+        for share in (Fraction(1, 2), Fraction(95, 100))
+    )
+    marks = [(half, f"{half:,}: half the time", False), (law.width, f"{law.width:,}: always", True)]
+    return [*marks, (likely, f"{likely:,}: 95 %", False)] if half < likely < law.width else marks
+
+
+def _heading(text: str, subtitle: str, *, offset: int) -> Any:
+    """A panel's title. The offsets differ by what stands out above the second panel, so that the titles align."""
+    return _altair().Title(
+        text, subtitle=subtitle, fontSize=13, fontWeight="bold", subtitleFontSize=11.5, offset=offset, anchor="start"
+    )
+
+
+def _percent(level: Fraction) -> str:
+    return f"{float(100 * level):.6g} %"

@@ -1,0 +1,124 @@
+"""Which columns can be keys, units and counts, and the one form each value is brought into.
+
+Two values are the same key exactly when their canonical forms have the same bytes. DuckDB (which groups) and
+Arrow (which compares neighbours when contributions are bounded) disagree on NaN and on the two zeros; after
+`canonical` they cannot, so a unit never adds two to one key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from dptally.errors import InvalidParameter, InvalidSource
+
+__all__ = [
+    "MAXIMUM_COUNT",
+    "canonical",
+    "count_expression",
+    "quote_identifier",
+    "quote_literal",
+    "require_columns",
+]
+
+MAXIMUM_COUNT = 1 << 62  # most units one key may have: leaves room to add without wrapping around
+
+_INTEGERS = frozenset({
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"
+})  # fmt: skip
+_AS_THEY_ARE = _INTEGERS | {
+    "VARCHAR", "BOOLEAN", "DATE", "BLOB", "TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
+    "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ", "TIMESTAMPTZ_NS",
+}  # fmt: skip
+_AS_TEXT = frozenset({"UUID", "JSON", '"NULL"', "NULL"})  # a column of nulls alone has no type: text serves
+_FLOATS = frozenset({"FLOAT", "DOUBLE"})
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
+
+
+def quote_identifier(name: str) -> str:
+    """Write a column name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Write a string constant for SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def require_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
+    """Refuse a request for a column that is missing or ambiguous.
+
+    Raises:
+        InvalidParameter: names the column and those that exist.
+    """
+    for name in wanted:
+        if name not in present:
+            has = f"it has: {', '.join(present)}" if present else "it has no columns"
+            raise InvalidParameter(f"column '{name}' is not in the source; {has}.")
+        if list(present).count(name) > 1:
+            raise InvalidParameter(f"column '{name}' is in the source more than once; give each column its own name.")
+
+
+def canonical(expression: str, name: str, duckdb_type: str) -> str:
+    """Return SQL for the canonical form of a key or unit column.
+
+    Text, integers, booleans, dates, times, timestamps, decimals and binary stay as they are; enumerations,
+    UUIDs and JSON become text (a dictionary would carry keys that are not released); NaN becomes one NaN and
+    -0.0 becomes 0.0.
+
+    Args:
+        expression: SQL that yields the column.
+        name: its name, for the error.
+        duckdb_type: its type, as DuckDB writes it.
+
+    Raises:
+        InvalidSource: the type is nested, an interval, wider than 64 bits, or otherwise not a key.
+    """
+    if duckdb_type in _AS_THEY_ARE or _DECIMAL.fullmatch(duckdb_type):
+        return expression
+    if duckdb_type in _AS_TEXT or duckdb_type.startswith("ENUM"):
+        return f"CAST({expression} AS VARCHAR)"
+    if duckdb_type in _FLOATS:
+        zero, nan = f"CAST(0 AS {duckdb_type})", f"CAST('nan' AS {duckdb_type})"
+        cases = f"WHEN isnan({expression}) THEN {nan} WHEN {expression} = 0 THEN {zero}"
+        return f"CASE {cases} ELSE {expression} END"
+    raise unsupported(name, duckdb_type)
+
+
+def unsupported(name: str, type_name: str) -> InvalidSource:
+    """Return the refusal of a column whose type cannot be a key or a unit."""
+    family = re.sub(r"[^A-Za-z0-9_].*", "", type_name.removeprefix("STRUCT(").split("(")[0]) or "nested"
+    if type_name.endswith("]"):
+        family = "list"
+    elif type_name.startswith(("STRUCT", "MAP", "UNION")):
+        family = type_name.split("(")[0].lower()
+    return InvalidSource(
+        f"column '{name}' has the type {family}, which cannot be a key or a unit; "
+        "convert it to text, numbers, dates or times first."
+    )
+
+
+def count_expression(expression: str, name: str, duckdb_type: str, *, text: bool) -> str:
+    """Return SQL for a column of counts: null where the value is no count, capped just above `MAXIMUM_COUNT`.
+
+    Args:
+        expression: SQL that yields the column.
+        name: its name, for the error.
+        duckdb_type: its type, as DuckDB writes it.
+        text: whether the source holds text only, so that digits are counts.
+
+    Raises:
+        InvalidSource: the column does not hold integers.
+    """
+    scale = _DECIMAL.fullmatch(duckdb_type)
+    if text:
+        # Digits only: a cast would round '1.5' and accept '1e3'.
+        value = f"CASE WHEN regexp_full_match({expression}, '0*[0-9]{{1,19}}') THEN {expression} END"
+        value = f"TRY_CAST(TRY_CAST({value} AS DECIMAL(38, 0)) AS HUGEINT)"
+    elif duckdb_type in _INTEGERS | {"HUGEINT", "UHUGEINT"} or (scale and scale[1] == "0"):
+        value = f"TRY_CAST({expression} AS HUGEINT)"
+    elif duckdb_type in {'"NULL"', "NULL"}:
+        value = "CAST(NULL AS HUGEINT)"
+    else:
+        raise InvalidSource(f"column '{name}' must hold integers to be a count, not {duckdb_type.split('(')[0]}.")
+    return f"CASE WHEN {value} >= 0 THEN CAST(least({value}, {MAXIMUM_COUNT + 1}) AS BIGINT) END"

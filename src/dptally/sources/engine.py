@@ -1,0 +1,289 @@
+"""DuckDB as a locked room: our own database, its own spill directory, no network, no files but those named.
+
+Errors of DuckDB quote rows. They stop here: `explain` turns each into a fixed sentence, and the original is
+dropped, not chained.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import shutil
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.sources.columns import quote_identifier, quote_literal
+from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
+
+__all__ = ["BATCH_ROWS", "Session", "check_memory_limit", "describe", "explain", "in_background"]
+
+BATCH_ROWS = 1 << 17
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
+_LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
+_JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
+
+
+class Session:
+    """One DuckDB database that reads nothing but the files it is told and leaves nothing behind.
+
+    Args:
+        memory_limit: what DuckDB may take before it spills to disk, such as "4GB"; None takes four fifths of
+            what DuckDB would take by itself (that is four fifths of the machine).
+        share: the part of `memory_limit`, and of the free disk, that belongs to this session.
+        paths: the only files it may read.
+    """
+
+    def __init__(self, *, memory_limit: str | None = None, share: float = 1.0, paths: Sequence[str] = ()) -> None:
+        remove_stale_directories()
+        self._directory = PrivateDirectory()
+        self._paths = tuple(paths)
+        self._failure: DptallyError | None = None
+        self._readers: list[Any] = []
+        self._connection = duckdb.connect()
+        free = shutil.disk_usage(self._directory.path).free
+        limit = _scaled(memory_limit or self._setting("memory_limit"), share * (1.0 if memory_limit else 0.8))
+        allowed = ", ".join(quote_literal(path) for path in paths)
+        for setting in (
+            f"memory_limit = {quote_literal(limit)}",
+            f"temp_directory = {quote_literal(str(self._directory.path))}",
+            f"max_temp_directory_size = '{int(free * 0.8 * share)}B'",
+            "preserve_insertion_order = false",
+            "arrow_large_buffer_size = true",
+            "TimeZone = 'UTC'",
+            "enable_progress_bar_print = false",
+            "progress_bar_time = 0",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "allow_community_extensions = false",
+            "python_enable_replacements = false",
+            f"allowed_paths = [{allowed}]",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self._connection.execute(f"SET {setting}")
+
+    def _setting(self, name: str) -> str:
+        row = self._connection.execute(f"SELECT current_setting('{name}')").fetchone()
+        return str(row[0]) if row else "1GB"
+
+    def execute(self, sql: str) -> None:
+        """Run a statement that returns nothing."""
+        failure: DptallyError | None = None
+        try:
+            self._connection.execute(sql)
+        except duckdb.Error as error:
+            failure = self._failure or explain(error, self._paths)
+        if failure:
+            raise failure
+
+    def register(self, name: str, table: object) -> None:
+        """Make an Arrow or Polars table readable under a name."""
+        self._connection.register(name, table)
+
+    def register_stream(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Make a stream of batches readable, once, under a name; an error in it surfaces as it was raised."""
+        self.register(name, pa.RecordBatchReader.from_batches(schema, self._watched(batches)))
+
+    def keep(self, reader: object) -> None:
+        """Close `reader` together with the session."""
+        self._readers.append(reader)
+
+    def _watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except DptallyError as error:
+            self._failure = error
+            raise
+        except Exception as error:
+            self._failure = InvalidSource(f"the source raised {type(error).__name__} while it was read.")
+            raise self._failure from None
+
+    def types(self, sql: str) -> list[tuple[str, str]]:
+        """Return the name and type of each column of a query, without running it."""
+        failure: DptallyError | None = None
+        try:
+            relation = self._connection.sql(sql)
+            return list(zip(relation.columns, map(str, relation.types), strict=True))
+        except duckdb.Error as error:
+            failure = explain(error, self._paths)
+        raise failure
+
+    def schema(self, sql: str) -> pa.Schema:
+        """Return the Arrow schema of a query's result, without running it."""
+        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in self.types(sql))
+        return self._connection.sql(f"SELECT {nulls} LIMIT 0").to_arrow_reader(1).schema
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run a query and yield its rows as they come; errors carry nothing of the data."""
+        failure: DptallyError | None = None
+        try:
+            reader = self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+            for batch in reader:
+                if batch.num_rows:
+                    yield batch
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+            failure = self._failure or explain(error, self._paths)
+        if failure:
+            raise failure
+
+    def progress(self) -> float | None:
+        """Return how much of the running query is done, between 0 and 1, if DuckDB knows."""
+        percentage = float(self._connection.query_progress())
+        return percentage / 100 if percentage >= 0 else None
+
+    def interrupt(self) -> None:
+        """Stop the running query, from any thread."""
+        with contextlib.suppress(duckdb.Error):  # already closed: nothing runs
+            self._connection.interrupt()
+
+    def close(self) -> None:
+        """Drop the database and its files. May be called again."""
+        for reader in self._readers:
+            with contextlib.suppress(pa.ArrowException, duckdb.Error, OSError):
+                reader.close()
+        self._readers.clear()
+        self._connection.close()
+        self._directory.close()
+
+
+def in_background(
+    batches: Iterator[pa.RecordBatch], *, interrupt: Callable[[], None], waiting: Callable[[], None]
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield `batches`, produced two ahead in another thread, so that Ctrl-C is heard while DuckDB works.
+
+    Args:
+        batches: what to produce.
+        interrupt: makes `batches` fail soon; called when the caller stops early.
+        waiting: called about five times a second while nothing is ready.
+    """
+    ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
+    stopped = threading.Event()
+
+    def offer(item: pa.RecordBatch | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def produce() -> None:
+        try:
+            for batch in batches:
+                offer(batch)
+                if stopped.is_set():
+                    return
+        except BaseException as error:  # handed to the waiting thread, which raises it
+            offer(error)
+        else:
+            offer(None)
+
+    thread = threading.Thread(target=produce, name="dptally-reader", daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                item = ready.get(timeout=0.2)
+            except queue.Empty:
+                waiting()
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        while thread.is_alive():
+            interrupt()  # again and again: a query that had not started yet does not hear the first one
+            thread.join(timeout=0.05)
+
+
+def describe(schema: pa.Schema) -> list[str]:
+    """Return the DuckDB types of an Arrow schema's columns.
+
+    Raises:
+        InvalidSource: DuckDB has no such type.
+    """
+    known = {"arrow.uuid", "arrow.bool8", "arrow.json"}
+    with duckdb.connect() as connection:
+        types = []
+        for field in schema:
+            foreign = isinstance(field.type, pa.BaseExtensionType) and field.type.extension_name not in known
+            try:
+                if foreign:
+                    raise NotImplementedError
+                connection.register("one", pa.schema([field]).empty_table())
+                types.append(str(connection.sql("SELECT * FROM one").types[0]))
+            except (duckdb.Error, pa.ArrowException, NotImplementedError):
+                types.append("unknown")
+        return types
+
+
+def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
+    """Turn an engine's error into a sentence that holds nothing of the data."""
+    text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException | duckdb.FatalException | MemoryError):
+        if "max_temp_directory_size" in text or "temp_directory" in text or "No space left" in text:
+            return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
+        return InvalidSource("the work needs more memory than it may take; raise memory_limit.")
+    if "No space left" in text:
+        return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
+    name = _file_named_in(text, paths)
+    if found := _LINE.match(text):
+        reason = "cannot be read as CSV"
+        if "Expected Number of Columns" in text:
+            reason = "does not have as many fields as the header"
+        elif "unicode" in text:
+            reason = "is not UTF-8 text"
+        elif "unterminated quote" in text:
+            reason = "has a quote that does not close or a line end unlike the header's"
+        return InvalidSource(f"line {found[1]} of {name} {reason}.")
+    if "CSV Parser state machine" in text:
+        return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
+    if found := _JSON_LINE.match(text):
+        return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    if isinstance(error, duckdb.IOException):
+        return InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
+    if "unicode" in text.lower() or "utf" in text.lower():
+        return InvalidSource(f"{name} holds text that is not valid UTF-8.")
+    return InvalidSource(f"{name} could not be read as asked.")
+
+
+def _file_named_in(text: str, paths: Sequence[str]) -> str:
+    if len(paths) == 1:
+        return "standard input" if paths[0].startswith("/proc/self/fd/") else f"'{paths[0]}'"
+    for path in paths:
+        if f"file = {path}" in text or f'"{path}"' in text or text.rstrip().endswith(path):
+            return f"'{path}'"
+    return "the source"
+
+
+def check_memory_limit(memory_limit: str | None) -> None:
+    """Refuse a memory limit that is not an amount.
+
+    Raises:
+        InvalidParameter: it is not a positive number with a unit.
+    """
+    if memory_limit is None:
+        return
+    found = _MEMORY.fullmatch(memory_limit) if isinstance(memory_limit, str) else None
+    if not found or float(found[1]) == 0:
+        raise InvalidParameter(f"memory_limit must be an amount such as '4GB', got {memory_limit!r}.")
+
+
+def _scaled(amount: str, factor: float) -> str:
+    found = _MEMORY.fullmatch(amount)
+    if not found:
+        return amount
+    sizes = {"b": 0, "bytes": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+    unit = found[2].lower()
+    base = 1024 if "i" in unit else 1000
+    power = sizes[unit] if unit in sizes else sizes[unit[0]]
+    return f"{int(float(found[1]) * base**power * factor)}B"

@@ -1,0 +1,171 @@
+"""Files of rows: which they are, in which format, with which columns."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.columns import quote_identifier, quote_literal, require_columns
+from dptally.sources.engine import Session
+from dptally.sources.scan import Scan
+
+__all__ = ["find_files", "format_of_name", "open_files"]
+
+_ENDINGS = {
+    ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"
+}  # fmt: skip
+_FORMATS = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "json": "jsonl",
+    "parquet": "parquet",
+}
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+
+
+def format_of_name(path: str) -> str | None:
+    """Return the format a file name or glob ends in, or None."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+        if suffixes and suffixes[-1] == ".parquet":
+            return None  # Parquet compresses inside; an outer layer would hide its footer
+    return _ENDINGS.get(suffixes[-1]) if suffixes else None
+
+
+def compression_of_name(path: str) -> str | None:
+    """Return the compression a file name ends in, as Arrow calls it, or None."""
+    return _COMPRESSED.get(Path(path).suffix.lower())
+
+
+def find_files(patterns: Sequence[str]) -> list[str]:
+    """Expand globs into existing files, in order of name, each once.
+
+    Raises:
+        InvalidSource: a file is missing, a glob matches nothing, or a file is empty.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        path = Path(pattern)
+        if path.is_dir():
+            raise InvalidSource(
+                f"'{pattern}' is a directory; name its files with a glob such as '{path / '*.parquet'}'."
+            )
+        if path.exists():
+            found.append(pattern)
+        elif glob.has_magic(pattern):
+            matches = sorted(match for match in glob.glob(pattern, recursive=True) if Path(match).is_file())  # noqa: PTH207 - keeps the path as it was written
+            if not matches:
+                raise InvalidSource(f"no file matches '{pattern}'.")
+            found.extend(matches)
+        else:
+            raise InvalidSource(f"there is no file '{pattern}'.")
+    unique = list(dict.fromkeys(found))
+    for name in unique:
+        if glob.has_magic(name):
+            raise InvalidSource(f"'{name}' has one of *?[ in its name, which DuckDB takes for a glob; rename the file.")
+        try:
+            empty = Path(name).is_file() and Path(name).stat().st_size == 0
+            with Path(name).open("rb"):
+                pass
+        except OSError:
+            raise InvalidSource(f"'{name}' cannot be opened; check that you may read it.") from None
+        if empty:
+            raise InvalidSource(f"'{name}' is empty; it has neither columns nor rows.")
+    return unique
+
+
+def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str | None) -> Scan:
+    """Open files, all of one format.
+
+    Args:
+        patterns: paths and globs; a single "-" is standard input.
+        wanted: columns to read.
+        format_name: the format, or None to take it from the names.
+
+    Raises:
+        InvalidParameter: the format is unknown or mixed, or a column is not there.
+        InvalidSource: a file is missing, empty or damaged.
+    """
+    from dptally.sources.text_files import open_csv, open_json_lines, open_standard_input
+
+    if format_name is not None and format_name not in _FORMATS:
+        raise InvalidParameter(f"format must be one of csv, tsv, jsonl, parquet, got {format_name!r}.")
+    if list(patterns) == ["-"]:
+        return open_standard_input(wanted, _FORMATS[format_name or "csv"])
+    files = find_files(patterns)
+    formats = {_FORMATS[format_name]} if format_name else {format_of_name(name) for name in files}
+    if None in formats:
+        unknown = next(name for name in files if format_of_name(name) is None)
+        raise InvalidParameter(
+            f"the name '{unknown}' does not tell its format; give format='csv', 'tsv', 'jsonl' or 'parquet'."
+        )
+    if len(formats) > 1:
+        raise InvalidParameter(f"all files must have one format, got {' and '.join(sorted(map(str, formats)))}.")
+    kind = formats.pop()
+    if kind == "parquet":
+        return open_parquet(files, wanted)
+    if kind == "jsonl":
+        return open_json_lines(files, wanted)
+    return open_csv(files, wanted, "\t" if kind == "tsv" else ",")
+
+
+def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
+    """Open Parquet files that agree on the wanted columns.
+
+    Raises:
+        InvalidParameter: a column is not in one of them.
+        InvalidSource: a footer is damaged, or the files disagree on a type.
+    """
+    schemas = []
+    for name in files:
+        schema = _parquet_schema(name)
+        require_columns(wanted, schema.names)
+        schemas.append({column: _plain_type(schema.field(column).type) for column in wanted})
+    for name, types in zip(files, schemas, strict=True):
+        for column in wanted:
+            if types[column] != schemas[0][column]:
+                raise InvalidSource(
+                    f"column '{column}' has the type {schemas[0][column]} in '{files[0]}' "
+                    f"and {types[column]} in '{name}'."
+                )
+    paths = tuple(str(Path(name).absolute()) for name in files)
+    listed = ", ".join(quote_literal(path) for path in paths)
+    scanned = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = false)"
+    session = Session(paths=paths)
+    try:
+        described = session.types(f"SELECT * FROM {scanned}")  # noqa: S608 - built from quoted literals
+    finally:
+        session.close()
+    # By position: DuckDB renames columns that differ in case only.
+    positions = [_parquet_schema(files[0]).names.index(column) for column in wanted]
+    columns = ", ".join(f"{quote_identifier(described[p][0])} AS c{i}" for i, p in enumerate(positions))
+    sql = f"SELECT {columns} FROM {scanned}"  # noqa: S608
+    return Scan(types=tuple(described[p][1] for p in positions), attach=lambda _: sql, paths=paths)
+
+
+def _parquet_schema(name: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(name)
+    except (pa.ArrowException, OSError):
+        raise InvalidSource(f"'{name}' is not a readable Parquet file; it may be damaged or incomplete.") from None
+
+
+def _plain_type(arrow_type: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(arrow_type, pa.DictionaryType):
+        arrow_type = arrow_type.value_type
+    if pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
+        return pa.string()
+    if pa.types.is_large_binary(arrow_type) or pa.types.is_binary_view(arrow_type):
+        return pa.binary()
+    return arrow_type

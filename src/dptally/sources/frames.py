@@ -1,0 +1,176 @@
+"""Tables in memory and tables of other engines, handed to DuckDB as Arrow with only the wanted columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dptally.errors import InvalidSource
+from dptally.sources.columns import quote_identifier, require_columns
+from dptally.sources.engine import BATCH_ROWS, Session, describe
+from dptally.sources.scan import Scan
+
+__all__ = ["open_arrow", "open_dataset", "open_pandas", "open_polars", "open_reader", "open_relation"]
+
+_ONE_KIND = frozenset({
+    "string", "bytes", "integer", "boolean", "date", "datetime", "datetime64", "time", "decimal", "floating",
+    "empty",
+})  # fmt: skip
+
+
+def _positional(count: int) -> list[str]:
+    return [f"c{i}" for i in range(count)]
+
+
+def open_arrow(table: Any, wanted: Sequence[str]) -> Scan:
+    """Open an Arrow table or record batch."""
+    require_columns(wanted, table.schema.names)
+    chosen = pa.table([table[name] for name in wanted], names=_positional(len(wanted)))
+    return _scan_of_table(chosen, describe(chosen.schema))
+
+
+def _scan_of_table(table: Any, types: Sequence[str]) -> Scan:
+    def attach(session: Session) -> str:
+        session.register("source", table)
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(types), attach=attach)
+
+
+def _scan_of_stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], reader: object) -> Scan:
+    def attach(session: Session) -> str:
+        if reader is not None:
+            session.keep(reader)
+        session.register_stream("source", schema, batches)
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(describe(schema)), attach=attach, once=True)
+
+
+def open_reader(reader: Any, wanted: Sequence[str]) -> Scan:
+    """Open an Arrow stream, which can be read once."""
+    require_columns(wanted, reader.schema.names)
+    names = _positional(len(wanted))
+    schema = pa.schema([reader.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
+    batches = (pa.RecordBatch.from_arrays([batch.column(name) for name in wanted], schema=schema) for batch in reader)
+    return _scan_of_stream(schema, batches, None)
+
+
+def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
+    """Open an Arrow dataset; only the wanted columns are read from it."""
+    require_columns(wanted, dataset.schema.names)
+    names = _positional(len(wanted))
+    schema = pa.schema([dataset.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
+
+    def attach(session: Session) -> str:
+        reader = dataset.scanner(columns=list(wanted), batch_size=BATCH_ROWS).to_reader()
+        session.keep(reader)
+        renamed = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+        session.register_stream("source", schema, renamed)
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(describe(schema)), attach=attach)
+
+
+def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
+    """Open a Polars DataFrame, or a LazyFrame, which is run by the streaming engine and never held whole."""
+    import polars as pl
+
+    try:
+        schema = frame.collect_schema()
+    except (pl.exceptions.PolarsError, OSError):
+        schema = None
+    if schema is None:
+        raise InvalidSource("the columns of the LazyFrame cannot be found; it may name missing files or columns.")
+    require_columns(wanted, schema.names())
+    labels = (pl.Categorical, pl.Enum)
+    columns = [
+        (pl.col(name).cast(pl.String) if isinstance(schema[name], labels) else pl.col(name)).alias(f"c{i}")
+        for i, name in enumerate(wanted)
+    ]
+    types, arrow_schema = [], []
+    for name, column in zip(wanted, columns, strict=True):
+        try:
+            field = pl.DataFrame(schema={name: schema[name]}).select(column).to_arrow().schema.field(0)
+        except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
+            field = pa.field("unknown", pa.list_(pa.null()))
+        arrow_schema.append(field)
+        types.extend(describe(pa.schema([field])))
+    if isinstance(frame, pl.DataFrame):
+        return _scan_of_table(frame.select(columns) if "unknown" not in types else frame, types)
+    return Scan(types=tuple(types), attach=_LazyAttachment(frame.select(columns), pa.schema(arrow_schema)))
+
+
+class _LazyAttachment:
+    """Runs a LazyFrame each time it is attached."""
+
+    def __init__(self, frame: Any, schema: pa.Schema) -> None:
+        self._frame = frame
+        self._schema = schema
+
+    def __call__(self, session: Session) -> str:
+        session.register_stream("source", self._schema, self._batches())
+        return "SELECT * FROM source"
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        parts = self._frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False, lazy=True, engine="streaming")
+        for part in parts:
+            yield from part.to_arrow().cast(self._schema).to_batches()
+
+
+def open_pandas(frame: Any, wanted: Sequence[str]) -> Scan:
+    """Open a pandas DataFrame; a column of Python objects must hold objects of one kind."""
+    require_columns(wanted, [str(name) for name in frame.columns])
+    arrays = [pandas_array(frame[name], f"column '{name}'") for name in wanted]
+    table = pa.table(arrays, names=_positional(len(wanted)))
+    return _scan_of_table(table, describe(table.schema))
+
+
+def pandas_array(series: Any, what: str) -> pa.Array:
+    """Turn a pandas series into Arrow.
+
+    Raises:
+        InvalidSource: it holds values of several kinds, or of a kind that Arrow does not know.
+    """
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(series, skipna=True) if series.dtype == object else None
+    if kind is not None and kind not in _ONE_KIND:
+        raise InvalidSource(f"{what} mixes values of several types or holds objects; convert it to one type first.")
+    array = None
+    try:
+        array = pa.Array.from_pandas(series)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        kind = "unknown"
+    if array is None:
+        raise InvalidSource(f"{what} holds values that cannot be read as one type; convert it first.")
+    return array
+
+
+def open_relation(relation: Any, wanted: Sequence[str]) -> Scan:
+    """Open a DuckDB relation, which runs on its own connection; that connection is free again afterwards."""
+    require_columns(wanted, relation.columns)
+    known = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    columns = []
+    for i, name in enumerate(wanted):
+        quoted = quote_identifier(name)
+        is_label = known[name].startswith("ENUM")
+        columns.append(f"{f'CAST({quoted} AS VARCHAR)' if is_label else quoted} AS c{i}")
+
+    def attach(session: Session) -> str:
+        import duckdb
+
+        reader = None
+        try:
+            reader = relation.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
+        except duckdb.Error:
+            reader = None
+        if reader is None:
+            raise InvalidSource("the DuckDB relation could not be run.")
+        session.keep(reader)
+        session.register_stream("source", reader.schema, iter(reader))
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(known[name] for name in wanted), attach=attach)

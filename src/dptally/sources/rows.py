@@ -1,0 +1,230 @@
+"""Rows with named key, unit and count columns, from any supported source."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.columns import canonical, count_expression
+from dptally.sources.engine import Session
+from dptally.sources.scan import Scan
+
+__all__ = ["Rows", "open_rows"]
+
+
+class Rows:
+    """Private rows of a source, not read yet: which columns are keys, and whose they are.
+
+    Attributes:
+        key: names of the key columns.
+        unit: name of the column that says whose row it is, or None when every row is its own unit.
+        count: name of the column of counts, or None when every row counts once.
+        nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own.
+        once: whether the rows can be read one time only.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        *,
+        key: Sequence[str],
+        unit: str | None,
+        count: str | None,
+        nulls: Literal["drop", "keep"],
+    ) -> None:
+        self.key = tuple(key)
+        self.unit = unit
+        self.count = count
+        self.nulls = nulls
+        self.once = scan.once
+        self.paths = scan.paths
+        self._scan = scan
+        self._taken = False
+        width = len(self.key)
+        self._keys = [canonical(f"c{i}", name, scan.types[i]) for i, name in enumerate(self.key)]
+        self._unit = canonical(f"c{width}", unit, scan.types[width]) if unit is not None else None
+        self._count = (
+            count_expression(f"c{width}", count, scan.types[width], text=scan.text) if count is not None else None
+        )
+
+    def select(self, session: Session) -> str:
+        """Attach the source to a session and return SQL for its rows.
+
+        The columns are k0, k1, ... (canonical keys), then u (the canonical unit, never null) or n (the
+        count, null where it is none) if there is one.
+
+        Raises:
+            InvalidParameter: the source can be read only once and has been.
+        """
+        if self._taken and self.once:
+            raise InvalidParameter("this source can be read only once and has been read; open it again.")
+        self._taken = True
+        source = self._scan.attach(session)
+        columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
+        conditions = [f"c{i} IS NOT NULL" for i in range(len(self.key)) if self.nulls == "drop"]
+        if self._unit is not None:
+            columns.append(f"{self._unit} AS u")
+            conditions.append(f"c{len(self.key)} IS NOT NULL")
+        if self._count is not None:
+            columns.append(f"{self._count} AS n")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {', '.join(columns)} FROM ({source}){where}"  # noqa: S608 - no value of the data is in it
+
+    def __repr__(self) -> str:
+        return f"Rows(key={self.key!r}, unit={self.unit!r}, count={self.count!r}, nulls={self.nulls!r})"
+
+
+def open_rows(
+    source: Any,
+    *,
+    key: str | Sequence[str] | None,
+    unit: str | None,
+    count: str | None = None,
+    nulls: Literal["drop", "keep"] = "drop",
+    format: str | None = None,  # noqa: A002 - the public name
+) -> Rows:
+    """Check a source and its columns without reading its rows.
+
+    How rows are parsed never depends on the rows, so that two data sets that differ in one person are read
+    alike:
+
+    - CSV and TSV (also .gz, .zst; "-" is standard input): UTF-8, first line is the header, fields separated
+      by comma or tab, quoted by double quotes. Every field is text, so "007" stays "007". An empty field
+      without quotes is null, a quoted empty field is the empty text. A row with more or fewer fields than
+      the header is an error.
+    - JSON lines (also .gz, .zst): one object a line. Wanted fields become text (1.50 becomes "1.5", true
+      "true", nested values their JSON); a field that a row does not have is null. Which fields exist is
+      looked up in the first lines of the first file.
+    - Parquet, Polars, pandas, Arrow and DuckDB have types of their own, which are kept; dictionaries and
+      enumerations become text, timestamps with a zone become UTC.
+    - A mapping gives each key its count; an iterable or array gives one key an element, or several as a
+      tuple.
+
+    Args:
+        source: path, glob, list of paths or of file names, "-", Polars DataFrame or LazyFrame, pandas DataFrame, Arrow table,
+            reader or dataset, DuckDB relation, mapping key -> count, iterable, array or series of keys. A
+            string is a path.
+        key: name of the key column, or several; for mappings and iterables the names to give them (default:
+            key, or key_1, key_2, ...).
+        unit: column that says whose row it is; None when every row is its own unit.
+        count: column of counts of a table that is aggregated already; only without `unit`.
+        nulls: "drop" leaves out rows with a null key, "keep" counts null as a key. Rows with a null unit are
+            left out.
+        format: "csv", "tsv", "jsonl" or "parquet" when the file name does not tell.
+
+    Returns:
+        The rows, ready to be counted.
+
+    Raises:
+        InvalidParameter: the request is contradictory or names a column that is not there.
+        InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
+    """
+    names = _key_names(key)
+    if nulls not in ("drop", "keep"):
+        raise InvalidParameter(f"nulls must be 'drop' or 'keep', got {nulls!r}.")
+    if unit is not None and count is not None:
+        raise InvalidParameter("unit and count cannot be given together: counts no longer tell the units apart.")
+    for role, name in (("unit", unit), ("count", count)):
+        if name is not None and not isinstance(name, str):
+            raise InvalidParameter(f"{role} must be a column name, got {type(name).__name__}.")
+        if name is not None and name in (names or ()):
+            raise InvalidParameter(f"column '{name}' cannot be a key and the {role} at once.")
+    is_path = isinstance(source, str | PurePath) or (names is not None and _is_list_of_paths(source))
+    if format is not None and not is_path:
+        raise InvalidParameter("format is for files; this source is not a path.")
+    if is_path or _is_table(source):
+        if names is None:
+            raise InvalidParameter("key must name the key column of a table.")
+        wanted = [*names, *(name for name in (unit, count) if name is not None)]
+        scan = _open_paths(source, wanted, format) if is_path else _open_table(source, wanted)
+        return Rows(scan, key=names, unit=unit, count=count, nulls=nulls)
+    if unit is not None or count is not None:
+        raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
+    if isinstance(source, Mapping):
+        from dptally.sources.in_memory import open_mapping
+
+        names, scan = open_mapping(source, names)
+        return Rows(scan, key=names, unit=None, count="count", nulls=nulls)
+    from dptally.sources.in_memory import open_keys
+
+    if not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
+        raise InvalidParameter(
+            "source must be a path, a table, a mapping of keys to counts, or an iterable of keys, "
+            f"got {type(source).__name__}."
+        )
+    names, scan = open_keys(source, names)
+    return Rows(scan, key=names, unit=None, count=None, nulls=nulls)
+
+
+def _key_names(key: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if key is None:
+        return None
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if not names:
+        raise InvalidParameter("key must name at least one column.")
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidParameter(f"key must be a column name or several, got {type(name).__name__}.")
+        if names.count(name) > 1:
+            raise InvalidParameter(f"column '{name}' is named twice in key.")
+    return names
+
+
+def _is_list_of_paths(source: object) -> bool:
+    # A list of strings is a list of keys; a list of paths is one whose items are Path objects, or names of
+    # files.
+    if not isinstance(source, list | tuple) or not source or len(source) > 100_000:
+        return False
+    if isinstance(source[0], PurePath):
+        return True
+    from dptally.sources.files import format_of_name
+
+    return all(isinstance(item, str | PurePath) and format_of_name(str(item)) is not None for item in source)
+
+
+def _is_table(source: object) -> bool:
+    home, name = type(source).__module__.split(".")[0], type(source).__name__
+    return (home, name) in {
+        ("polars", "DataFrame"),
+        ("polars", "LazyFrame"),
+        ("pandas", "DataFrame"),
+        ("pyarrow", "Table"),
+        ("pyarrow", "RecordBatch"),
+        ("pyarrow", "RecordBatchReader"),
+        ("duckdb", "DuckDBPyRelation"),
+        ("_duckdb", "DuckDBPyRelation"),
+    } or (home == "pyarrow" and name.endswith("Dataset"))
+
+
+def _open_paths(source: Any, wanted: Sequence[str], format_name: str | None) -> Scan:
+    from dptally.sources.files import open_files
+
+    if isinstance(source, str | PurePath):
+        return open_files([str(source)], wanted, format_name)
+    for number, item in enumerate(source, start=1):  # by number: if these were keys after all, none may be shown
+        if isinstance(item, str) and not glob.has_magic(item) and not Path(item).exists():
+            raise InvalidSource(
+                f"item {number} of the list is not a file; a list of names like 'a.csv' is read as files, "
+                "to count such names as keys give an iterator over them."
+            )
+    return open_files([str(item) for item in source], wanted, format_name)
+
+
+def _open_table(source: Any, wanted: Sequence[str]) -> Scan:
+    from dptally.sources import frames
+
+    home, name = type(source).__module__.split(".")[0], type(source).__name__
+    if home == "polars":
+        return frames.open_polars(source, wanted)
+    if home == "pandas":
+        return frames.open_pandas(source, wanted)
+    if home in ("duckdb", "_duckdb"):
+        return frames.open_relation(source, wanted)
+    if name == "RecordBatchReader":
+        return frames.open_reader(source, wanted)
+    if name.endswith("Dataset"):
+        return frames.open_dataset(source, wanted)
+    return frames.open_arrow(source, wanted)

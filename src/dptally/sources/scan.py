@@ -1,0 +1,33 @@
+"""What every kind of source comes down to: a few columns that DuckDB can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dptally.sources.engine import Session
+
+__all__ = ["Scan"]
+
+
+@dataclass(frozen=True, repr=False)
+class Scan:
+    """The wanted columns of a source, not read yet.
+
+    Attributes:
+        types: DuckDB type of each wanted column, in the order they were asked for.
+        attach: makes the source readable in a session and returns SQL that selects the wanted columns as c0,
+            c1, ...
+        text: whether the source holds nothing but text, so that counts are digits.
+        once: whether the source can be read one time only.
+        paths: files the session must be allowed to read.
+    """
+
+    types: tuple[str, ...]
+    attach: Callable[[Session], str]
+    text: bool = False
+    once: bool = False
+    paths: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        return f"Scan({len(self.types)} columns)"

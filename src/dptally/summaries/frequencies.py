@@ -1,0 +1,202 @@
+"""Exact integer frequency of every key: how many units have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptally.contributions import HashCollision, bound_contributions, check_max_keys_per_unit
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.randomness import BitSource
+from dptally.sources import Rows
+from dptally.sources.columns import MAXIMUM_COUNT
+from dptally.sources.engine import Session, check_memory_limit, in_background
+
+__all__ = ["Frequencies", "count_keys"]
+
+Progress = Callable[[str, float | None], None]
+
+
+class Frequencies:
+    """Distinct keys with their true frequencies. Private: nothing of the data shows in its `repr`.
+
+    Counting starts when `batches` is first advanced, and its result can be read once: contributions are
+    bounded with fresh random words, and reading again would choose again.
+
+    Attributes:
+        key: names of the key columns.
+        unit: the column that says whose rows they are, or None when every row is its own unit.
+        max_keys_per_unit: the most keys one unit adds to, once each. It is 1 when every row is its own unit;
+            where counts came aggregated, it is what the caller states about them.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        max_keys_per_unit: int,
+        bits: BitSource,
+        memory_limit: str | None,
+        progress: Progress | None,
+    ) -> None:
+        self.key = rows.key
+        self.unit = rows.unit
+        own_units = rows.unit is None and rows.count is None
+        self.max_keys_per_unit = 1 if own_units else max_keys_per_unit
+        self._rows = rows
+        self._bits = bits
+        self._memory_limit = memory_limit
+        self._progress = progress
+        self._sessions: list[Session] = []
+        self._running: Generator[pa.RecordBatch, None, None] | None = None
+        self._taken = False
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        """Yield keys and their frequencies, in no particular order.
+
+        Yields:
+            A record batch with the key columns, and as many frequencies of at least 1. Each distinct key
+            comes once.
+
+        Raises:
+            InvalidParameter: they have been read already.
+            InvalidSource: the data cannot be read as asked, or memory or disk do not suffice.
+        """
+        if self._taken:
+            raise InvalidParameter("these frequencies have been read or closed; count the keys again.")
+        self._taken = True
+        try:
+            counted = self._count_unbounded() if self.unit is None else self._count_bounded()
+            for batch in counted:
+                counts = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=True)
+                self._check(counts)
+                yield batch.select(range(len(self.key))).rename_columns(list(self.key)), counts
+        finally:
+            self.close()
+
+    def _check(self, counts: NDArray[np.int64]) -> None:
+        if self._rows.count is None:
+            return
+        if (counts < 0).any():
+            raise InvalidSource(f"column '{self._rows.count}' must hold non-negative integers; some rows do not.")
+        if (counts > MAXIMUM_COUNT).any():
+            raise InvalidSource(f"column '{self._rows.count}' adds up to more than 2^62 for a key.")
+
+    def _count_unbounded(self) -> Iterator[pa.RecordBatch]:
+        session = self._open(share=1.0)
+        keys = ", ".join(f"k{i}" for i in range(len(self.key)))
+        if self._rows.count is None:
+            count = "count(*)"
+        else:  # -1 marks a group with a value that is no count: an error raised in SQL would quote it
+            count = f"CASE WHEN count(n) < count(*) THEN -1 ELSE least(sum(n), {MAXIMUM_COUNT + 1}) END"
+        sql = f"SELECT {keys}, CAST({count} AS BIGINT) AS n FROM ({self._rows.select(session)}) GROUP BY {keys}"  # noqa: S608
+        if self._rows.count is not None:
+            sql = f"SELECT * FROM ({sql}) WHERE n <> 0"  # noqa: S608
+        return self._run(session, sql, "counting keys")
+
+    def _count_bounded(self) -> Iterator[pa.RecordBatch]:
+        # Sorting by hashes alone is faster than by values, and as good unless two hashes collide. Then, and
+        # where the source cannot be read again, rows are sorted by hashes and values. Nothing has been
+        # yielded at that point: the counts of a key are known only when all rows are.
+        if not self._rows.once:
+            try:
+                yield from self._count_sorted(hashed=True)
+                return
+            except HashCollision:
+                self._stop()
+        yield from self._count_sorted(hashed=False)
+
+    def _count_sorted(self, *, hashed: bool) -> Iterator[pa.RecordBatch]:
+        sorting, counting = self._open(share=2 / 3), self._open(share=1 / 3)
+        keys = ", ".join(f"k{i}" for i in range(len(self.key)))
+        rows = self._rows.select(sorting)
+        schema = sorting.schema(f"SELECT {keys} FROM ({rows})")  # noqa: S608
+        with_hashes = f"SELECT u, {keys}, hash(u) AS h, hash({keys}) AS g FROM ({rows})"  # noqa: S608
+        if hashed:
+            ordered = f"{with_hashes} ORDER BY h, g"
+        else:
+            ordered = f"SELECT u, {keys} FROM ({with_hashes}) ORDER BY h, u, g, {keys}"  # noqa: S608
+        chosen = bound_contributions(
+            sorting.batches(ordered), max_keys_per_unit=self.max_keys_per_unit, bits=self._bits, hashed=hashed
+        )
+        counting.register_stream("chosen", schema, chosen)
+        sql = f"SELECT {keys}, count(*) AS n FROM chosen GROUP BY {keys}"  # noqa: S608
+        yield from self._run(counting, sql, "bounding contributions")
+
+    def _open(self, *, share: float) -> Session:
+        session = Session(memory_limit=self._memory_limit, share=share, paths=self._rows.paths)
+        self._sessions.append(session)
+        return session
+
+    def _run(self, session: Session, sql: str, stage: str) -> Iterator[pa.RecordBatch]:
+        def waiting() -> None:
+            if self._progress is not None:
+                self._progress(stage, self._sessions[0].progress())
+
+        if self._progress is not None:
+            self._progress(stage, None)
+        self._running = in_background(session.batches(sql), interrupt=self._interrupt, waiting=waiting)
+        return self._running
+
+    def _interrupt(self) -> None:
+        for session in self._sessions:
+            session.interrupt()
+
+    def close(self) -> None:
+        """Stop counting and remove everything temporary. May be called again."""
+        self._taken = True
+        self._stop()
+
+    def _stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+        sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Frequencies(key={self.key!r}, unit={self.unit!r}, max_keys_per_unit={self.max_keys_per_unit})"
+
+
+def count_keys(
+    rows: Rows,
+    *,
+    max_keys_per_unit: int,
+    bits: BitSource,
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+) -> Frequencies:
+    """Count the units of every key, after each unit has been held to `max_keys_per_unit` keys.
+
+    Nothing is read before `Frequencies.batches` is advanced.
+
+    Args:
+        rows: what to count.
+        max_keys_per_unit: the most keys one unit may add to; a unit with more keeps a uniform random choice.
+            Where rows hold counts already, it is the caller's statement about how they were made.
+        bits: where the random choice comes from.
+        memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
+        progress: called with the stage and how much of it is done (None when unknown).
+
+    Raises:
+        InvalidParameter: a parameter is out of range.
+    """
+    check_max_keys_per_unit(max_keys_per_unit)
+    check_memory_limit(memory_limit)
+    return Frequencies(
+        rows, max_keys_per_unit=max_keys_per_unit, bits=bits, memory_limit=memory_limit, progress=progress
+    )

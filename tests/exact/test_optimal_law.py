@@ -1,0 +1,181 @@
+"""The law of the optimal histogram: certified, optimal, monotone, and refused one unit past the bound."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+from dptally.errors import PrivacyViolation
+from dptally.observation_models import WeightedSample
+from dptally.observation_models.optimal_histogram import build_table
+from dptally.privacy.certifier import certify_rows, certify_shift_table
+from tests.exact.reference import divergence, growth, optimal_probabilities
+
+EPSILONS = [
+    Fraction(n, d) for n, d in ((1, 1000), (1, 200), (1, 50), (1, 10), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (10, 1))
+]
+DELTAS = [Fraction(1, 10**power) for power in (15, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2)] + [
+    Fraction(1, 31),
+    Fraction(1, 10),
+    Fraction(1, 4),
+    Fraction(1, 2),
+]
+_CHANCE = random.Random(20261115)  # noqa: S311 - a grid, not a draw
+RANDOM_SETTINGS = [
+    (Fraction(_CHANCE.randint(20, 10_000), 1000), Fraction(_CHANCE.randint(1, 10**9), 10 ** _CHANCE.randint(10, 15)))
+    for _ in range(110)
+]
+SETTINGS = [(epsilon, delta) for epsilon in EPSILONS for delta in DELTAS] + RANDOM_SETTINGS
+
+
+def test_grid_is_as_large_as_promised() -> None:
+    """At least 500 settings of (epsilon, delta, values) are judged below."""
+    assert len(set(SETTINGS)) * 2 >= 500
+    assert min(e for e, _ in SETTINGS) == Fraction(1, 1000) and max(e for e, _ in SETTINGS) == 10
+    assert min(d for _, d in SETTINGS) <= Fraction(1, 10**15) and max(d for _, d in SETTINGS) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("epsilon", sorted({epsilon for epsilon, _ in SETTINGS}), ids=str)
+def test_law_is_certified_optimal_and_tight(epsilon: Fraction) -> None:
+    """On the grid: certified, within 2^-40 of the optimum and never above it, monotone, refused one unit further."""
+    for delta in [d for e, d in SETTINGS if e == epsilon]:
+        optimum = optimal_probabilities(epsilon, delta)
+        for values in (True, False):
+            law = WeightedSample(epsilon, delta, values=values)
+            certificate = law.certify()
+            assert 0 < certificate.worst_delta <= delta
+            assert certificate.rows_checked == law.width + 2
+
+            reached = [Fraction(entry, 2**128) for entry in law.cumulative]
+            assert all(here <= there for here, there in pairwise(reached))
+            assert len(optimum) <= law.width <= len(optimum) + 1
+            for frequency, best in enumerate(optimum, start=1):
+                found = reached[min(frequency, law.width) - 1]
+                assert best - Fraction(1, 2**40) <= found <= best + Fraction(1, 2**120)
+
+            first = int.from_bytes(law.table[:16], "little")
+            assert first == int(delta * 2**128), "the first row is filled up to the bound"
+            moved = (first + 1).to_bytes(16, "little") + law.table[16:]
+            with pytest.raises(PrivacyViolation, match="exceeds its delta"):
+                certify_shift_table(moved, values=values, epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize("values", [True, False])
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.1", "0.01"), ("3", "1/31"), ("0.5", "0.5")])
+def test_certificate_agrees_with_rows_written_out(epsilon: str, delta: str, values: bool) -> None:
+    """The judge's running sums equal the divergence of rows written out as fractions, for every pair, both ways."""
+    law = WeightedSample(epsilon, delta, values=values)
+    factor = growth(law.epsilon)
+    found = []
+    for frequency in range(1, law.width + 4):
+        here, before = law.row(frequency), law.row(frequency - 1)
+        assert sum(here.values()) == 1
+        found += [divergence(here, before, factor), divergence(before, here, factor)]
+    assert abs(max(found) - law.certify().worst_delta) < Fraction(1, 2**400)
+    top = max(value for value in law.row(law.width + 3) if value is not None)
+    rows = [
+        [int(row.get(value if value else None, 0) * 2**128) for value in range(top + 1)]
+        for row in (law.row(frequency) for frequency in range(law.width + 4))
+    ]
+    again = certify_rows(rows, epsilon=law.epsilon, delta=law.delta)
+    assert (again.worst_delta, again.worst_pair) == (law.certify().worst_delta, law.certify().worst_pair)
+
+
+def test_every_single_unit_of_mass_is_watched() -> None:
+    """Moving enough mass between any two neighbouring values of D is noticed by the judge."""
+    epsilon, delta = Fraction(1, 2), Fraction(1, 100)
+    law = WeightedSample(epsilon, delta)
+    spare = int(delta * 2**128) // 4
+    for place in range(law.width - 1):
+        entries = list(law.cumulative[:-1])
+        entries[place] += spare
+        if entries[place] > law.cumulative[place + 1]:
+            continue  # there is not so much mass to move
+        with pytest.raises(PrivacyViolation):
+            certify_shift_table(_pack(entries), values=True, epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [(b"123", "whole 128-bit"), ((5).to_bytes(16, "little") + (4).to_bytes(16, "little"), "thresholds decrease")],
+)
+def test_what_is_not_a_law_is_refused(table: bytes, reason: str) -> None:
+    """Bytes that are not a law get no certificate."""
+    with pytest.raises(PrivacyViolation, match=reason):
+        certify_shift_table(table, values=True, epsilon=Fraction(1), delta=Fraction(1, 2))
+
+
+def test_smaller_epsilon_than_built_for_is_refused() -> None:
+    """A table does not pass for an epsilon smaller than its own."""
+    table = build_table(Fraction(1), Fraction(1, 10**6), values=True)
+    with pytest.raises(PrivacyViolation):
+        certify_shift_table(table, values=True, epsilon=Fraction(999, 1000), delta=Fraction(1, 10**6))
+
+
+def test_doubles_are_not_enough() -> None:
+    """The same recursion in floating point exceeds delta by a fifth at epsilon 1, delta 1e-15, and is refused."""
+    import math
+
+    epsilon, delta = Fraction(1), Fraction(1, 10**15)
+    reached, entries = 0.0, []
+    while reached < 1:
+        reached = min(1.0, math.e * reached + 1e-15, 1 + (reached + 1e-15 - 1) / math.e)
+        entries.append(int(Fraction(reached) * 2**128))
+    with pytest.raises(PrivacyViolation):
+        certify_shift_table(_pack(entries[:-1]), values=True, epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 5, 13, 40])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])
+def test_closed_form_for_integral_turning_point(epsilon: Fraction, turn: int) -> None:
+    """Corrected Lemma 4.2 and row law (34) of Lemma 5.2 of [CGSS21]: exponent 2L+1-i, probability 1 from 2L+1 on."""
+    a = growth(epsilon)
+    exact = (a - 1) / (a**turn * (a + 1) - 2)
+    delta = Fraction(int(exact * 2**300), 2**300)
+    if delta < Fraction(1, 2**60):
+        pytest.skip("delta below what a 128-bit table represents")
+    keys, values = (WeightedSample(epsilon, delta, values=wanted) for wanted in (False, True))
+    tolerance = Fraction(1, 2**60)
+    for frequency in range(1, 2 * turn + 2):
+        if frequency <= turn + 1:
+            expected = delta * (a**frequency - 1) / (a - 1)
+        else:
+            expected = 1 - delta * (a ** (2 * turn + 1 - frequency) - 1) / (a - 1)
+        assert abs(keys.reporting_probability(frequency) - expected) < tolerance
+        assert abs(values.reporting_probability(frequency) - expected) < tolerance
+    for drop in range(2 * turn + 1):
+        expected = delta * a ** min(drop, 2 * turn - drop)
+        assert abs(values.drop_law[drop] - expected) < tolerance
+
+
+def test_printed_lemma_4_2_is_off_by_one() -> None:
+    """The exponent printed in Lemma 4.2, 2L+2-i, contradicts the algorithm already at i = L+2."""
+    epsilon, turn = Fraction(1), 5
+    a = growth(epsilon)
+    delta = Fraction(int((a - 1) / (a**turn * (a + 1) - 2) * 2**300), 2**300)
+    printed = 1 - delta * (a ** (2 * turn + 2 - (turn + 2)) - 1) / (a - 1)
+    assert abs(WeightedSample(epsilon, delta).reporting_probability(turn + 2) - printed) > Fraction(1, 100)
+
+
+def test_lemma_4_3_needs_a_ceiling() -> None:
+    """For e^epsilon = 2, delta = 1/31 there are 8 = 2 ceil(L) rows below 1, more than the printed 2L + 1 = 7.92."""
+    epsilon = Fraction(69314718056, 10**11)  # just above ln 2
+    assert len(optimal_probabilities(epsilon, Fraction(1, 31))) - 1 == 8
+
+
+def test_frequency_zero_and_huge_frequencies() -> None:
+    """Frequency 0 is never reported; rows of 2^62 are rows of W shifted."""
+    law = WeightedSample("1", "1e-6")
+    assert law.row(0) == {None: 1}
+    far, near = law.row(2**62), law.row(law.width)
+    assert far[None] == 0
+    assert {2**62 - value: chance for value, chance in far.items() if value is not None} == {
+        law.width - value: chance for value, chance in near.items() if value is not None
+    }
+
+
+def _pack(entries: list[int]) -> bytes:
+    return b"".join(entry.to_bytes(16, "little") for entry in entries)

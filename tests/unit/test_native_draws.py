@@ -1,0 +1,88 @@
+"""The compiled sampler against its slow exact twin."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dptally import _core
+from dptally.observation_models import WeightedSample
+from dptally.randomness import SeededBits
+
+WHOLE = 2**128
+
+
+def slow_draw(thresholds: list[int], frequency: int, random: int) -> int:
+    """The definition: D is the number of thresholds at most the random number; report w - D if positive."""
+    return max(0, frequency - sum(threshold <= random for threshold in thresholds))
+
+
+def fast_draw(thresholds: list[int], frequencies: list[int], randoms: list[int]) -> list[int]:
+    """The compiled sampler on numbers given one by one."""
+    table = np.frombuffer(b"".join(t.to_bytes(16, "little") for t in thresholds), dtype=np.uint8)
+    words = np.frombuffer(b"".join(r.to_bytes(16, "little") for r in randoms), dtype=np.uint64)
+    reported = np.empty(len(frequencies), dtype=np.int64)
+    _core.ShiftTable(table).draw(np.array(frequencies, dtype=np.int64), words, reported)
+    return reported.tolist()
+
+
+def close_numbers() -> st.SearchStrategy[int]:
+    """128-bit numbers that often share their high or low word, so that ties occur."""
+    word = st.sampled_from([0, 1, 2, 2**63, 2**64 - 2, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+    return st.builds(lambda high, low: (high << 64) | low, word, word)
+
+
+@given(
+    st.lists(close_numbers(), max_size=40).map(sorted),
+    st.lists(st.tuples(st.integers(0, 2**62), close_numbers()), max_size=40),
+)
+def test_fast_equals_slow(thresholds: list[int], draws: list[tuple[int, int]]) -> None:
+    """For any table, any frequencies and any random numbers, ties included, both give the same."""
+    frequencies, randoms = [w for w, _ in draws], [u for _, u in draws]
+    expected = [slow_draw(thresholds, w, u) for w, u in draws]
+    assert fast_draw(thresholds, frequencies, randoms) == expected
+
+
+def test_law_draws_are_the_slow_twin_on_the_same_words() -> None:
+    """A law's draw is the definition applied to the words of its source, over several batches."""
+    law = WeightedSample("0.5", "1e-3")
+    frequencies: NDArray[np.int64] = np.arange(40_000, dtype=np.int64) % 60
+    drawn = law.draw(frequencies, SeededBits(4))
+    bits = SeededBits(4)
+    words = np.concatenate([bits.words(2 * len(part)) for part in np.split(frequencies, [2**14, 2**15])])
+    low, high = words[0::2].tolist(), words[1::2].tolist()
+    expected = [
+        slow_draw(list(law.cumulative[:-1]), int(w), (head << 64) | tail)
+        for w, head, tail in zip(frequencies.tolist(), high, low, strict=True)
+    ]
+    assert drawn.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "frequencies", "words", "reported", "message"),
+    [(15, 1, 2, 1, "whole 128-bit"), (16, 1, 3, 1, "two random words"), (16, 1, 2, 2, "one place")],
+)
+def test_wrong_buffers_are_refused(table: int, frequencies: int, words: int, reported: int, message: str) -> None:
+    """Buffers of the wrong size raise instead of being read past their end."""
+    with pytest.raises(ValueError, match=message):
+        _core.ShiftTable(np.zeros(table, dtype=np.uint8)).draw(
+            np.zeros(frequencies, dtype=np.int64), np.zeros(words, dtype=np.uint64), np.zeros(reported, dtype=np.int64)
+        )
+
+
+@given(st.lists(st.lists(st.integers(0, 50), max_size=12), max_size=12), st.integers(1, 5))
+def test_chosen_rows_have_the_smallest_tags(runs: list[list[int]], limit: int) -> None:
+    """In each run exactly min(limit, size) rows are kept, and no dropped tag is smaller than a kept one."""
+    starts = np.cumsum([0, *(len(run) for run in runs)], dtype=np.int64)
+    tags = np.array([tag for run in runs for tag in run], dtype=np.uint64)
+    keep = np.full(len(tags), 7, dtype=np.uint8)
+    _core.choose_smallest_tags(starts, tags, limit, keep)
+    for first, last in pairwise(starts):
+        kept, dropped = tags[first:last][keep[first:last] == 1], tags[first:last][keep[first:last] == 0]
+        assert len(kept) == min(limit, last - first) and len(kept) + len(dropped) == last - first
+        assert not len(dropped) or kept.max() <= dropped.min()
