@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -56,13 +55,14 @@ class Plan:
 
     def __str__(self) -> str:
         line = self.asked
+        bound = "one key" if line.max_keys_per_unit == 1 else f"{line.max_keys_per_unit:,} keys"
         text = (
             f"With epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g} and at most "
-            f"{line.max_keys_per_unit} keys per unit, a key is reported half the time at frequency {line.half}, "
-            f"95 % of the time at {line.likely}, and always from {line.always} on."
+            f"{bound} per unit, a key is reported half the time at frequency {line.half:,}, "
+            f"95 % of the time at {line.likely:,}, and always from {line.always:,} on."
         )
         if line.mean_absolute_error is not None:
-            text += f" Estimates of frequent keys are off by {line.mean_absolute_error:.2g} on average."
+            text += f" Estimates of frequent keys are off by {line.mean_absolute_error:,.1f} on average."
         return text
 
     def describe(self) -> dict[str, Any]:
@@ -120,15 +120,10 @@ def _line(epsilon: Fraction, delta: Fraction, keys: int, values: bool) -> PlanLi
         max_keys_per_unit=keys,
         key_epsilon=float(key_epsilon),
         key_delta=float(key_delta),
-        half=_first(law, Fraction(1, 2)),
-        likely=_first(law, Fraction(95, 100)),
+        half=law.first_frequency(Fraction(1, 2)),
+        likely=law.first_frequency(Fraction(95, 100)),
         always=law.width,
         always_if_divided=divided.width,
         mean_absolute_error=absolute,
         root_mean_square_error=square,
     )
-
-
-def _first(law: WeightedSample, share: Fraction) -> int:
-    """The smallest frequency reported with at least this probability."""
-    return bisect_left(range(1, law.width + 1), share, key=law.reporting_probability) + 1

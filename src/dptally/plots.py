@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import secrets
-from bisect import bisect_left
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter, MissingDependency
 from dptally.labels import key_label
+from dptally.whole_files import complete_or_absent
 
 if TYPE_CHECKING:
     from altair import HConcatChart, TopLevelMixin
@@ -99,12 +97,8 @@ def save(chart: TopLevelMixin, path: str | Path) -> None:
         image = io.BytesIO()
         chart.save(image, format="png", scale_factor=2)
         content = image.getvalue()
-    hidden = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
-    try:
-        hidden.write_bytes(content)
-        os.replace(hidden, place)  # noqa: PTH105 - atomic
-    finally:
-        hidden.unlink(missing_ok=True)
+    with complete_or_absent(place, overwrite=True) as file:
+        file.write(content)
 
 
 def check_format(path: Path) -> str:
@@ -227,10 +221,7 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
 
 def _milestones(law: WeightedSample) -> list[tuple[int, str, bool]]:
     """Frequency, text, and whether it stands below: half the time, 95 % of the time, always."""
-    half, likely = (
-        bisect_left(range(1, law.width + 1), share, key=law.reporting_probability) + 1
-        for share in (Fraction(1, 2), Fraction(95, 100))
-    )
+    half, likely = (law.first_frequency(share) for share in (Fraction(1, 2), Fraction(95, 100)))
     marks = [(half, f"{half:,}: half the time", False), (law.width, f"{law.width:,}: always", True)]
     return [*marks, (likely, f"{likely:,}: 95 %", False)] if half < likely < law.width else marks
 

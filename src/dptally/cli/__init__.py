@@ -4,7 +4,7 @@ What every command keeps to:
 
 - What was asked for goes to standard output; progress, remarks and errors go to standard error.
 - An error is one sentence that starts with ``dptally: ``. Exit status 2: a request that cannot be met; 1: something
-  failed; 130: interrupted. A reader that stops early (``| head``) is not an error.
+  failed; 130: interrupted (143: by SIGTERM). A reader that stops early (``| head``) is not an error.
 - No data of the input appears in an error: the text of an unexpected exception is shown only with DPTALLY_DEBUG=1.
 - ``--json`` prints one JSON value. Numbers a guarantee depends on are exact, as strings such as ``"1/1000000"``; floats
   beside them are named ``..._float``. Rows are objects with the key column(s), `value`, `estimate`, `lower`, `upper`
@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from dptally.cli.parser import build_parser
+from dptally.cli.signals import Stopped, end_in_order
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable
 
 __all__ = ["main"]
 
-_BAD_REQUEST, _FAILED, _INTERRUPTED = 2, 1, 130
+_BAD_REQUEST, _FAILED = 2, 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a key the terminal cannot show is no reason to fail
     try:
         arguments = build_parser().parse_args(argv)
-        arguments.run(arguments)
+        with end_in_order():
+            arguments.run(arguments)
         sys.stdout.flush()
     except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
         _flush_or_drop()
@@ -55,7 +58,8 @@ def _report(error: BaseException) -> int:
     """Say in one sentence what went wrong, and return the exit status."""
     status = _FAILED
     if isinstance(error, KeyboardInterrupt):
-        status, sentence = _INTERRUPTED, "interrupted."
+        number = error.number if isinstance(error, Stopped) else signal.SIGINT
+        status, sentence = 128 + number, "interrupted."
     elif isinstance(error, DptallyError):
         status, sentence = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED, str(error)
     elif isinstance(error, OSError) and error.strerror:

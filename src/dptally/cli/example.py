@@ -36,9 +36,9 @@ def add_commands(commands: Commands) -> None:
         example="dptally example",
     )
     parser.add_argument(
-        "--directory", metavar="DIR", default="dptally-example", help="where the files go (default: dptally-example)"
+        "--directory", metavar="DIR", help="where the files go (default: dptally-example, whose files are replaced)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the files of an earlier run")
+    parser.add_argument("--overwrite", action="store_true", help="replace files in the directory given")
     parser.add_argument("--no-picture", action="store_true", help="draw no picture")
 
 
@@ -47,17 +47,18 @@ def _example(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.cli.publish import summarize
     from dptally.pipeline import publish
-    from dptally.release_file import check_target
+    from dptally.whole_files import check_target
 
-    directory = Path(arguments.directory)
+    directory = Path(arguments.directory or "dptally-example")
+    overwrite = arguments.overwrite or arguments.directory is None
     directory.mkdir(parents=True, exist_ok=True)
     data, output = directory / "hamlet.csv", directory / "release.parquet"
     pictures = [] if arguments.no_picture else [directory / "release.png", directory / "release.svg"]
     for target in (data, output, *pictures):
-        check_target(target, overwrite=arguments.overwrite)
+        check_target(target, overwrite=overwrite)
     rows = example.write_words(data)
     release = publish(str(data), **example.REQUEST)
-    release.save(output, overwrite=arguments.overwrite)
+    release.save(output, overwrite=overwrite)
     missing = _draw(release, pictures)
     command = _command(data, output)
     if arguments.json:

@@ -41,7 +41,8 @@ def add_commands(commands: Commands) -> None:
 def _plot(arguments: argparse.Namespace) -> None:
     from dptally import plots
     from dptally.cli.printing import print_json, say
-    from dptally.release_file import check_target, load
+    from dptally.release_file import load
+    from dptally.whole_files import check_target
 
     picture = Path(arguments.output)
     plots.check_format(picture)

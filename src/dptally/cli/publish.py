@@ -111,7 +111,7 @@ def _publish(arguments: argparse.Namespace) -> None:
 
 def _checked_output(arguments: argparse.Namespace) -> Path:
     """Refuse an output that cannot or must not be written, before anything is read."""
-    from dptally.release_file import check_target
+    from dptally.whole_files import check_target
 
     output = Path(arguments.output)
     if arguments.confidence is not None:

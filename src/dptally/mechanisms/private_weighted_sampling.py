@@ -90,6 +90,8 @@ class PrivateWeightedSampling:
             part = pa.Table.from_batches([keys]).take(pa.array(kept))
             reported.append(part.append_column("value", pa.array(values[kept], type=pa.int64())))
         rows = pa.concat_tables(reported).combine_chunks()
+        # Names and types only: metadata of the source (pandas writes the number of rows there) stays behind.
+        rows = rows.cast(pa.schema([pa.field(field.name, field.type) for field in rows.schema]))
         rows = rows.take(_order(rows, frequencies.key))
         guarantee = Guarantee(
             epsilon=self._epsilon,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -104,6 +105,10 @@ class WeightedSample:
         if frequency == 0:
             return Fraction(0)
         return Fraction(self.cumulative[min(frequency, self.width) - 1], 1 << _BITS)
+
+    def first_frequency(self, probability: Fraction) -> int:
+        """The smallest frequency that is reported with at least this probability."""
+        return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
         """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""

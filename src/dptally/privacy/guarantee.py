@@ -37,8 +37,8 @@ class Guarantee:
                 "undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.unit is None:
-            change = "any one row is added to the data or removed from it"
-            bound = "Every row counts as a unit of its own"
+            change = "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
+            bound = "Every occurrence counts as a unit of its own"
         else:
             change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
             keys = "one distinct key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys"

@@ -99,10 +99,10 @@ class Session:
             yield from batches
         except DptallyError as error:
             self._failure = error
-            raise
         except Exception as error:
             self._failure = InvalidSource(f"the source raised {type(error).__name__} while it was read.")
-            raise self._failure from None
+        if self._failure is not None:
+            raise self._failure
 
     def types(self, sql: str) -> list[tuple[str, str]]:
         """Return the name and type of each column of a query, without running it."""

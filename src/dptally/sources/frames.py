@@ -93,6 +93,8 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
     types, arrow_schema = [], []
     for name, column in zip(wanted, columns, strict=True):
         try:
+            if schema[name] == pl.Object:
+                raise TypeError
             field = pl.DataFrame(schema={name: schema[name]}).select(column).to_arrow().schema.field(0)
         except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
             field = pa.field("unknown", pa.list_(pa.null()))

@@ -174,8 +174,7 @@ def _key_names(key: str | Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def _is_list_of_paths(source: object) -> bool:
-    # A list of strings is a list of keys; a list of paths is one whose items are Path objects, or names of
-    # files.
+    # A list of text is a list of keys, unless all of it is written like names of files that can be read.
     if not isinstance(source, list | tuple) or not source or len(source) > 100_000:
         return False
     if isinstance(source[0], PurePath):

@@ -73,13 +73,20 @@ class Frequencies:
         try:
             counted = self._count_unbounded() if self.unit is None else self._count_bounded()
             for batch in counted:
-                counts = batch.column(batch.num_columns - 1).to_numpy(zero_copy_only=True)
-                self._check(counts)
+                counts = _integers(batch.column(batch.num_columns - 1))
+                self._check(batch, counts)
                 yield batch.select(range(len(self.key))).rename_columns(list(self.key)), counts
         finally:
             self.close()
 
-    def _check(self, counts: NDArray[np.int64]) -> None:
+    def _check(self, batch: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
+        valid = True
+        try:
+            batch.validate(full=True)  # DuckDB passes the text of Arrow tables on without a look at its encoding
+        except pa.ArrowInvalid:
+            valid = False
+        if not valid:
+            raise InvalidSource("the source holds text that is not valid UTF-8.")
         if self._rows.count is None:
             return
         if (counts < 0).any():
@@ -170,6 +177,12 @@ class Frequencies:
 
     def __repr__(self) -> str:
         return f"Frequencies(key={self.key!r}, unit={self.unit!r}, max_keys_per_unit={self.max_keys_per_unit})"
+
+
+def _integers(column: pa.Array) -> NDArray[np.int64]:
+    # Not column.to_numpy(): that imports pandas where it is installed.
+    values = np.frombuffer(column.buffers()[1], dtype=np.int64)
+    return values[column.offset : column.offset + len(column)]
 
 
 def count_keys(

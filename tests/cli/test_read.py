@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import PRIVACY, Run
+
+
+def test_show_tells_guarantee_certificate_rows_and_distribution(release: Path, run: Run) -> None:
+    """Show prints all that a release says about itself."""
+    done = run("show", release)
+    assert done.status == 0
+    for part in ("3 released keys by fruit", "differentially private", "Certificate:", "apple", "256 - 511"):
+        assert part in done.out
+
+
+def test_show_as_json(release: Path, run: Run) -> None:
+    """The distribution adds up to the released keys, and n limits the rows."""
+    facts = json.loads(run("show", release, "-n", 2, "--json").out)
+    assert facts["keys_released"] == sum(part["keys"] for part in facts["distribution"]) == 3
+    assert [row["fruit"] for row in facts["rows"]] == ["apple", "pear"]
+    assert facts["certificate"]["worst_delta"].count("/") == 1
+
+
+def test_show_of_keys_only_has_no_distribution(tmp_path: Path, events: Path, run: Run) -> None:
+    """Without values there are keys to show and nothing to count by."""
+    place = tmp_path / "keys.parquet"
+    run("publish", events, "--key", "fruit", *PRIVACY, "--keys-only", "-o", place)
+    done = run("show", place)
+    assert "apple" in done.out
+    assert "estimated frequency" not in done.out
+    assert json.loads(run("show", place, "--json").out)["distribution"] == []
+
+
+def test_show_of_an_empty_release(tmp_path: Path, run: Run) -> None:
+    """A release without keys can be shown."""
+    (tmp_path / "one.csv").write_text("k\na\n")
+    run("publish", tmp_path / "one.csv", "--key", "k", *PRIVACY, "-o", tmp_path / "r.parquet")
+    done = run("show", tmp_path / "r.parquet")
+    assert done.status == 0
+    assert "0 released keys" in done.out
+
+
+def test_top_is_sorted_by_value(release: Path, run: Run) -> None:
+    """Top prints the largest first, as CSV into a pipe and as a list in JSON."""
+    rows = list(csv.DictReader(io.StringIO(run("top", release, "-n", 2).out)))
+    assert [row["fruit"] for row in rows] == ["apple", "pear"]
+    assert [row["fruit"] for row in json.loads(run("top", release, "-n", 2, "--json").out)] == ["apple", "pear"]
+
+
+def test_sum_with_a_condition(release: Path, run: Run) -> None:
+    """A sum counts the keys of the selection only, and its bounds hold the estimate."""
+    found = json.loads(run("sum", release, "--where", "fruit LIKE 'p%'", "--json").out)
+    assert (found["keys"], found["kind"], found["of"]) == (2, "mle", "count")
+    assert found["lower"] <= found["estimate"] <= found["upper"]
+    assert found["estimate"] == pytest.approx(699, abs=60)
+    assert run("sum", release).out.startswith("Count: ")
+
+
+def test_sum_of_keys_without_values_has_no_upper_bound(tmp_path: Path, events: Path, run: Run) -> None:
+    """Where no bound exists, JSON says null."""
+    place = tmp_path / "keys.parquet"
+    run("publish", events, "--key", "fruit", *PRIVACY, "--keys-only", "-o", place)
+    found = json.loads(run("sum", place, "--of", "keys", "--json").out)
+    assert found["keys"] == 3
+    assert found["upper"] is None
+
+
+def test_verify_accepts_a_release(release: Path, run: Run) -> None:
+    """An untouched release verifies."""
+    assert "the certificate holds" in run("verify", release).out
+    facts = json.loads(run("verify", release, "--json").out)
+    assert facts["verified"] is True
+    assert len(facts["certificate"]["table_sha256"]) == 64
+
+
+def test_verify_refuses_a_stronger_claim(tmp_path: Path, release: Path, run: Run) -> None:
+    """A release that states a smaller epsilon than its law has fails with status 1 and one sentence."""
+    table = pq.read_table(release)
+    facts = json.loads(table.schema.metadata[b"dptally"])
+    facts["guarantee"]["epsilon"] = "1/2"
+    forged = tmp_path / "forged.parquet"
+    pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts).encode()}), forged)
+    done = run("verify", forged)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("dptally: ")
+    assert done.err.count("\n") == 1
+
+
+def test_verify_refuses_another_hash(tmp_path: Path, release: Path, run: Run) -> None:
+    """A certificate of another table fails."""
+    table = pq.read_table(release)
+    facts = json.loads(table.schema.metadata[b"dptally"])
+    facts["certificate"]["table_sha256"] = "0" * 64
+    forged = tmp_path / "forged.parquet"
+    pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts).encode()}), forged)
+    done = run("verify", forged)
+    assert done.status == 1
+    assert "certificate in the release is not the one" in done.err
+
+
+@pytest.mark.parametrize("command", ["show", "top", "sum", "verify"])
+def test_what_is_no_release_is_refused(tmp_path: Path, events: Path, run: Run, command: str) -> None:
+    """A missing file and a foreign file each have their sentence, and status 1."""
+    done = run(command, tmp_path / "absent.parquet")
+    assert done.status == 1
+    assert "is not a file" in done.err
+    done = run(command, events)
+    assert done.status == 1
+    assert "is not a readable Parquet file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (("top", "-n", "-1"), "n must not be negative, got -1."),
+        (("show", "-n", "-1"), "n must not be negative, got -1."),
+        (("top", "-n", "x"), "argument -n: must be a whole number, got 'x'"),
+        (("top", "--confidence", "2"), "confidence must be between 0 and 1, got 2."),
+        (("sum", "--where", "nothing = 1"), "where cannot be evaluated on the release"),
+        (("sum", "--where", "'open"), "where cannot be evaluated on the release"),
+        (("sum", "--where", "value + 1"), "where must be a condition"),
+        (("sum", "--kind", "best"), "argument --kind: invalid choice: 'best'"),
+    ],
+)
+def test_bad_questions_have_status_2(release: Path, run: Run, request_: tuple[str, ...], message: str) -> None:
+    """A question that makes no sense is refused with one sentence."""
+    command, *options = request_
+    done = run(command, release, *options)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"dptally: {message}")
+    assert done.err.count("\n") == 1
