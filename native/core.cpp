@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 namespace nb = nanobind;
 
-using Wide = unsigned __int128;
 template <typename T>
 using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
@@ -20,74 +18,66 @@ using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 namespace {
 
-Wide load_wide(const uint8_t* bytes) {
-    Wide number;
-    std::memcpy(&number, bytes, sizeof number);  // little-endian, as the certifier reads it
+constexpr size_t word = sizeof(uint64_t);
+
+uint64_t load_word(const uint8_t* bytes) {
+    uint64_t number = 0;
+    for (size_t place = 0; place < word; ++place) number |= static_cast<uint64_t>(bytes[place]) << (8 * place);
     return number;
 }
 
 // A sorted table of 128-bit thresholds, split so that the search touches 64 bits per step.
-struct ShiftTable {
-    std::vector<uint64_t> high, low;
-
+class ShiftTable {
+public:
+    // The table's entries are little-endian 128-bit integers, as the certifier reads them.
     explicit ShiftTable(Input<uint8_t> table) {
-        if (table.shape(0) % sizeof(Wide) != 0) throw std::invalid_argument("table must be whole 128-bit numbers");
-        const size_t length = table.shape(0) / sizeof(Wide);
-        for (size_t row = 0; row < length; ++row) {
-            const Wide threshold = load_wide(table.data() + row * sizeof(Wide));
-            high.push_back(static_cast<uint64_t>(threshold >> 64));
-            low.push_back(static_cast<uint64_t>(threshold));
+        if (table.shape(0) % (2 * word) != 0) throw std::invalid_argument("table must be whole 128-bit numbers");
+        for (size_t at = 0; at < table.shape(0); at += 2 * word) {
+            low.push_back(load_word(table.data() + at));
+            high.push_back(load_word(table.data() + at + word));
         }
         high.push_back(UINT64_MAX);  // read, never counted: spares the search a test for the end
     }
 
-    // count[lane] = how many thresholds are at most random[lane]. The steps of the search depend on the length of the
-    // table alone, and the lanes are independent, so that the processor overlaps them. Low words matter only where a
-    // high word is met exactly: one comparison, and another one with probability 2^-64 for each such row.
-    template <size_t lanes>
-    void count_at_most(const Wide* random, int64_t* count) const {
-        const size_t length = low.size();
-        uint64_t wanted[lanes];
-        size_t base[lanes];
-        for (size_t lane = 0; lane < lanes; ++lane) {
-            wanted[lane] = static_cast<uint64_t>(random[lane] >> 64);
-            base[lane] = 0;
-        }
-        for (size_t left = length; left > 1;) {
-            const size_t half = left / 2;
-            const uint64_t* middle = high.data() + half - 1;
-            // A mask, not a branch: the processor could not predict it, and its time would tell.
-            for (size_t lane = 0; lane < lanes; ++lane)
-                base[lane] += half & -static_cast<size_t>(middle[base[lane]] < wanted[lane]);
-            left -= half;
-        }
-        for (size_t lane = 0; lane < lanes; ++lane) {
-            size_t row = base[lane] + static_cast<size_t>(high[base[lane]] < wanted[lane]);
-            if (high[row] == wanted[lane]) [[unlikely]]
-                while (row < length && high[row] == wanted[lane] && low[row] <= static_cast<uint64_t>(random[lane]))
-                    ++row;
-            count[lane] = static_cast<int64_t>(row);
-        }
-    }
-
-    // reported[k] = max(0, frequencies[k] - D_k), D_k the number of thresholds at most the k-th 128-bit random number.
+    // reported[k] = max(0, frequencies[k] - D_k), D_k the number of thresholds at most the k-th 128-bit random number,
+    // whose low word is words[2k] and whose high word is words[2k+1].
     void draw(Input<int64_t> frequencies, Input<uint64_t> words, Output<int64_t> reported) const {
         constexpr size_t lanes = 8;
         const size_t count = frequencies.shape(0);
         if (words.shape(0) != 2 * count) throw std::invalid_argument("two random words are needed for each frequency");
         if (reported.shape(0) != count) throw std::invalid_argument("one place is needed for each frequency");
         const int64_t* frequency = frequencies.data();
-        const uint8_t* random = reinterpret_cast<const uint8_t*>(words.data());
+        const uint64_t* random = words.data();
         int64_t* out = reported.data();
         nb::gil_scoped_release release;
-        for (size_t first = 0; first < count; first += lanes) {
-            const size_t used = std::min(lanes, count - first);
-            Wide numbers[lanes] = {};
-            int64_t drops[lanes];
-            std::memcpy(numbers, random + first * sizeof(Wide), used * sizeof(Wide));
-            count_at_most<lanes>(numbers, drops);
-            for (size_t lane = 0; lane < used; ++lane)
-                out[first + lane] = std::max<int64_t>(0, frequency[first + lane] - drops[lane]);
+        size_t key = 0;
+        for (; key + lanes <= count; key += lanes) draw_lanes<lanes>(frequency + key, random + 2 * key, out + key);
+        for (; key < count; ++key) draw_lanes<1>(frequency + key, random + 2 * key, out + key);
+    }
+
+private:
+    std::vector<uint64_t> high, low;
+
+    // The steps of the search depend on the length of the table alone, and the lanes are independent, so that the
+    // processor overlaps them. Low words matter only where a high word is met exactly, with probability 2^-64 per row.
+    template <size_t lanes>
+    void draw_lanes(const int64_t* frequency, const uint64_t* random, int64_t* out) const {
+        const size_t length = low.size();
+        size_t base[lanes] = {};
+        for (size_t left = length; left > 1;) {
+            const size_t half = left / 2;
+            const uint64_t* middle = high.data() + half - 1;
+            // A mask, not a branch: the processor could not predict it, and its time would tell.
+            for (size_t lane = 0; lane < lanes; ++lane)
+                base[lane] += half & -static_cast<size_t>(middle[base[lane]] < random[2 * lane + 1]);
+            left -= half;
+        }
+        for (size_t lane = 0; lane < lanes; ++lane) {
+            const uint64_t wanted = random[2 * lane + 1];
+            size_t row = base[lane] + static_cast<size_t>(high[base[lane]] < wanted);
+            if (high[row] == wanted) [[unlikely]]
+                while (row < length && high[row] == wanted && low[row] <= random[2 * lane]) ++row;
+            out[lane] = std::max<int64_t>(0, frequency[lane] - static_cast<int64_t>(row));
         }
     }
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources import open_rows
-
 from tests.sources.counting import counts_of
 
 CSV = b'user,query\nu1,007\nu2,"a, ""b"""\nu3,\nu4,""\n,007\nu5,"two\nlines"\n'
 CSV_COUNTS = {"007": 2, 'a, "b"': 1, "": 1, "two\nlines": 1}
-JSON = b'{"user":"u1","query":"007"}\n{"user":"u2","query":1.50}\n{"user":3,"query":null}\n{"query":true}\n{"user":"u4"}\n'
+JSON = (
+    b'{"user":"u1","query":"007"}\n{"user":"u2","query":1.50}\n{"user":3,"query":null}\n{"query":true}\n{"user":"u4"}\n'
+)
 JSON_COUNTS = {"007": 1, "1.5": 1, "true": 1}
 
 
@@ -142,6 +145,7 @@ def test_an_empty_parquet_has_no_keys(tmp_path: Path) -> None:
         ("damaged.parquet", "'damaged.parquet' is not a readable Parquet file"),
         ("damaged.csv.gz", "'damaged.csv.gz' cannot be read or decompressed"),
         (".", "is a directory"),
+        ("pipe.csv", "is not a regular file"),
         ("list.json", "must hold one JSON object a line"),
         (["good.csv", "missing.csv"], "item 2 of the list is not a file"),
         ([Path("differ1.parquet"), Path("differ2.parquet")], "column 'q' has the type"),
@@ -155,6 +159,7 @@ def test_bad_files(source: Any, message: str, tmp_path: Path, monkeypatch: pytes
     Path("damaged.parquet").write_bytes(b"PAR1nothingPAR1")
     Path("damaged.csv.gz").write_bytes(b"plain text")
     Path("list.json").write_text('[{"q": 1}]\n')
+    os.mkfifo("pipe.csv")
     Path("good.csv").write_text("q\na\n")
     pq.write_table(pa.table({"q": [1]}), "differ1.parquet")
     pq.write_table(pa.table({"q": ["a"]}), "differ2.parquet")
@@ -210,7 +215,9 @@ def test_standard_input(content: bytes, format_name: str, tmp_path: Path) -> Non
     assert eval(piped.stdout) == expected  # noqa: S307 - our own output
     (tmp_path / "in").write_bytes(content)
     with (tmp_path / "in").open("rb") as stream:
-        redirected = subprocess.run([sys.executable, "-c", program], stdin=stream, capture_output=True, cwd=root, check=True)
+        redirected = subprocess.run(
+            [sys.executable, "-c", program], stdin=stream, capture_output=True, cwd=root, check=True
+        )
     assert eval(redirected.stdout) == expected  # noqa: S307
 
 
@@ -230,7 +237,9 @@ def test_counts_in_text(tmp_path: Path) -> None:
     assert counts_of(tmp_path / "a.csv", key="q", count="n") == {"a": 42}
 
 
-@pytest.mark.parametrize("bad", ["-1", "1.5", "1e3", "", "x", " 1", "99999999999999999999999999999999999999999999999999"])
+@pytest.mark.parametrize(
+    "bad", ["-1", "1.5", "1e3", "", "x", " 1", "99999999999999999999999999999999999999999999999999"]
+)
 def test_bad_counts_in_text(bad: str, tmp_path: Path) -> None:
     """What is not digits is refused, not rounded."""
     (tmp_path / "a.csv").write_text(f"q,n\na,1\na,{bad}\n")

@@ -11,11 +11,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from dptally.errors import InvalidParameter, InvalidSource
-from dptally.sources import open_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources import open_rows
 from tests.sources.counting import counts_of
 
 KEYS = st.one_of(

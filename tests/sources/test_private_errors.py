@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from dptally.errors import DptallyError
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
-
 from tests.sources.counting import counts_of
 
 MARKER = "SECRETMARKER"
@@ -66,7 +66,7 @@ def failing_reader() -> Any:
 def failing_relation() -> Any:
     """A DuckDB relation that fails on a value."""
     connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t AS SELECT '{MARKER}' AS v FROM range(10)")
+    connection.execute(f"CREATE TABLE t AS SELECT '{MARKER}' AS v FROM range(10)")  # noqa: S608
     return connection.sql("SELECT v::INTEGER AS k, 1 AS u FROM t")
 
 

@@ -19,11 +19,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
-
 from tests.sources.counting import counts_of
 
 COLUMNS = {"query": ["a", "b", "a", None], "user": ["u", "v", "w", "w"], "n": [1, 2, 3, 4]}
@@ -56,7 +56,7 @@ def test_every_table_is_read_alike(maker: Callable[[pa.Table], Any]) -> None:
     assert counts_of(maker(table), key="query", unit="user") == {"a": 2, "b": 1}
     assert counts_of(maker(table), key="query", count="n") == {"a": 4, "b": 2}
     assert counts_of(maker(table), key=["query", "user"]) == {("a", "u"): 1, ("b", "v"): 1, ("a", "w"): 1}
-    with pytest.raises(InvalidParameter, match="column 'x' is not in the source; it has: query, user, n."):
+    with pytest.raises(InvalidParameter, match=r"column 'x' is not in the source; it has: query, user, n\."):
         open_rows(maker(table), key="x", unit=None)
 
 
@@ -68,7 +68,10 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "date": (pa.date32(), [dt.date(1900, 1, 1), dt.date(2030, 12, 31)]),
     "timestamp": (pa.timestamp("us"), [dt.datetime(2020, 1, 1, 1), dt.datetime(1960, 1, 1)]),
     "timestamp s": (pa.timestamp("s"), [dt.datetime(2020, 1, 1, 1), dt.datetime(1960, 1, 1)]),
-    "zoned": (pa.timestamp("us", "UTC"), [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2021, 1, 1, tzinfo=dt.UTC)]),
+    "zoned": (
+        pa.timestamp("us", "UTC"),
+        [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2021, 1, 1, tzinfo=dt.UTC)],
+    ),
     "time": (pa.time64("us"), [dt.time(1, 2, 3), dt.time(0)]),
     "decimal": (pa.decimal128(10, 2), [decimal.Decimal("1.50"), decimal.Decimal("-2.00")]),
     "binary": (pa.binary(), [b"\x00\xff", b""]),
@@ -111,7 +114,7 @@ def test_labels_become_text() -> None:
 def test_uuids_become_text() -> None:
     """A UUID is released as its usual text."""
     name = uuid.UUID(int=7)
-    source = duckdb.connect().sql(f"SELECT '{name}'::UUID AS k, 1 AS u FROM range(2)")
+    source = duckdb.connect().sql(f"SELECT '{name}'::UUID AS k, 1 AS u FROM range(2)")  # noqa: S608
     assert counts_of(source, key="k") == {str(name): 2}
     assert counts_of(source, key="k", unit="u") == {str(name): 1}
     assert counts_of(source, key="u", unit="k") == {1: 1}
@@ -207,7 +210,9 @@ def test_the_connection_of_a_relation_is_left_as_it_was() -> None:
     connection.execute("CREATE TABLE t AS SELECT range % 7 AS k, range AS u FROM range(1000000)")
     before = connection.execute("SELECT name, value FROM duckdb_settings()").fetchall()
     assert sum(counts_of(connection.table("t"), key="k", unit="u").values()) == 1_000_000
-    frequencies = count_keys(open_rows(connection.table("t"), key="u", unit="k"), max_keys_per_unit=9, bits=SeededBits(1))
+    frequencies = count_keys(
+        open_rows(connection.table("t"), key="u", unit="k"), max_keys_per_unit=9, bits=SeededBits(1)
+    )
     with frequencies:
         next(frequencies.batches())
     assert connection.execute("SELECT name, value FROM duckdb_settings()").fetchall() == before
@@ -222,7 +227,7 @@ def test_a_lazy_frame_reads_only_what_is_wanted(tmp_path: Path) -> None:
 
 
 def test_pandas_is_not_imported(tmp_path: Path) -> None:
-    """Counting a file does not import pandas. (DuckDB 2.0 itself does when it is handed any Python object.)"""
+    """Counting a file does not import pandas, though DuckDB 2.0 does when it is handed any Python object."""
     program = (
         "import sys; from tests.sources.counting import counts_of;"
         "counts_of(sys.argv[1], key='k'); print('pandas' in sys.modules)"

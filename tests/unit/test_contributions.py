@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
 from dptally import contributions
+from dptally._core import choose_smallest_tags
 from dptally.contributions import HashCollision, bound_contributions
 from dptally.errors import InvalidParameter
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
 from tests.sources.counting import counts_of
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
@@ -111,7 +112,7 @@ def choices(seed: int, size: int) -> tuple[Counter[object], int]:
     return Counter(tuple(sorted(key.split("/")[1] for key in keys)) for keys in kept.values()), len(units)
 
 
-PAIRS = {pair: 0.1 for pair in itertools.combinations("01234", 2)}
+PAIRS: dict[object, float] = dict.fromkeys(itertools.combinations("01234", 2), 0.1)
 
 
 @pytest.mark.parametrize("size", [3, 1 << 17])
@@ -120,9 +121,10 @@ def test_the_choice_is_uniform(size: int) -> None:
     if size == 3:
         units = {f"u{i:05}": [f"u{i:05}/{k}" for k in range(5)] for i in range(5_000)}
         kept = bounded(units, 2, size, SeededBits(7))
-        observed, draws = Counter(tuple(sorted(key[-1] for key in keys)) for keys in kept.values()), len(units)
+        observed: Counter[object] = Counter(tuple(sorted(key[-1] for key in keys)) for keys in kept.values())
+        draws = len(units)
     else:
-        observed, draws = choices(7, size)  # type: ignore[assignment]
+        observed, draws = choices(7, size)
     assert chi_square_pvalue(observed, PAIRS, draws) > FALSE_ALARM
 
 
@@ -134,7 +136,7 @@ def test_a_wrong_choice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         for start in starts[:-1]:
             keep[start : start + limit] = 1
 
-    right = contributions.choose_smallest_tags
+    right = choose_smallest_tags
 
     def prefer_first(starts: NDArray[np.int64], tags: NDArray[np.uint64], limit: int, keep: NDArray[np.uint8]) -> None:
         shifted = tags.copy()
@@ -143,12 +145,8 @@ def test_a_wrong_choice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for wrong in (keep_first, prefer_first):
         monkeypatch.setattr(contributions, "choose_smallest_tags", wrong)
-        assert chi_square_pvalue(*reversed_pair(choices(7, 1 << 17))) < FALSE_ALARM
-
-
-def reversed_pair(observed: tuple[Counter[object], int]) -> tuple[Counter[object], dict[Any, float], int]:
-    """Arguments of the chi-square test."""
-    return observed[0], PAIRS, observed[1]
+        observed, draws = choices(7, 1 << 17)
+        assert chi_square_pvalue(observed, PAIRS, draws) < FALSE_ALARM
 
 
 def test_units_choose_independently_of_each_other() -> None:

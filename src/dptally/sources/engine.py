@@ -138,7 +138,10 @@ class Session:
         return percentage / 100 if percentage >= 0 else None
 
     def interrupt(self) -> None:
-        """Stop the running query, from any thread."""
+        """Stop the running query, from any thread, also where it waits for input that may never come."""
+        for reader in self._readers:
+            if hasattr(reader, "cancel"):
+                reader.cancel()
         with contextlib.suppress(duckdb.Error):  # already closed: nothing runs
             self._connection.interrupt()
 

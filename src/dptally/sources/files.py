@@ -70,7 +70,9 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         if glob.has_magic(name):
             raise InvalidSource(f"'{name}' has one of *?[ in its name, which DuckDB takes for a glob; rename the file.")
         try:
-            empty = Path(name).is_file() and Path(name).stat().st_size == 0
+            if not Path(name).is_file():
+                raise InvalidSource(f"'{name}' is not a regular file; send a pipe to standard input and give '-'.")
+            empty = Path(name).stat().st_size == 0
             with Path(name).open("rb"):
                 pass
         except OSError:

@@ -104,9 +104,9 @@ def open_rows(
       tuple.
 
     Args:
-        source: path, glob, list of paths or of file names, "-", Polars DataFrame or LazyFrame, pandas DataFrame, Arrow table,
-            reader or dataset, DuckDB relation, mapping key -> count, iterable, array or series of keys. A
-            string is a path.
+        source: path, glob, list of paths or of file names, "-", Polars DataFrame or LazyFrame, pandas DataFrame, Arrow
+            table, reader or dataset, DuckDB relation, mapping key -> count, iterable, array or series of keys. A string
+            is a path.
         key: name of the key column, or several; for mappings and iterables the names to give them (default:
             key, or key_1, key_2, ...).
         unit: column that says whose row it is; None when every row is its own unit.

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal, require_columns
@@ -76,10 +76,9 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
     """
     if kind == "parquet":
         raise InvalidParameter("Parquet cannot be read from standard input; give the file itself.")
-    source: IO[bytes] = sys.stdin.buffer
     start = b""
     while b"\n" not in start and len(start) < _START:
-        piece = _read_some(source)
+        piece = _read_standard_input()
         if not piece:
             break
         start += piece
@@ -89,49 +88,76 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
     name = "standard input"
     header = _json_fields(start, name) if kind == "jsonl" else _header(start, name, delimiter)
     require_columns(wanted, header)
-    reading, writing = os.pipe()
-    path = f"/proc/self/fd/{reading}"
+    pipe = _Pipe(start)
 
     def attach(session: Session) -> str:
-        session.keep(_Descriptor(reading))
-        copying = threading.Thread(target=_copy, args=(start, source, writing), name="dptally-input", daemon=True)
-        copying.start()
+        session.keep(pipe)
+        pipe.begin()
         if kind == "jsonl":
-            return _json_select([path], wanted)
-        return _csv_select([path], header, wanted, delimiter)
+            return _json_select([pipe.path], wanted)
+        return _csv_select([pipe.path], header, wanted, delimiter)
 
-    return Scan(types=("VARCHAR",) * len(wanted), attach=attach, text=True, once=True, paths=(path,))
+    return Scan(types=("VARCHAR",) * len(wanted), attach=attach, text=True, once=True, paths=(pipe.path,))
 
 
-class _Descriptor:
-    """A file descriptor that is closed once."""
+class _Pipe:
+    """Standard input, with what was read of it already put back in front, as a file that DuckDB can open."""
 
-    def __init__(self, number: int) -> None:
-        self._number: int | None = number
+    def __init__(self, start: bytes) -> None:
+        self._start = start
+        self._reading, self._writing = os.pipe()
+        self.path = f"/proc/self/fd/{self._reading}"
+        self._lock = threading.Lock()  # guards the writing end: a number that was closed may be another file's by now
+        self._written = False
+        self._closed = False
+        self._cancelled = False
+
+    def begin(self) -> None:
+        """Copy in a thread of its own."""
+        threading.Thread(target=self._copy, name="dptally-input", daemon=True).start()
+
+    def _copy(self) -> None:
+        piece = self._start
+        try:
+            while piece and not self._cancelled:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(self._writing, view) :]
+                piece = _read_standard_input()
+        except OSError:
+            self._cancelled = True  # the reader stopped early
+        finally:
+            with self._lock:
+                self._written = True
+                os.close(self._writing)
+
+    def cancel(self) -> None:
+        """End the file for a reader that waits for more; what is still written goes nowhere."""
+        with self._lock:
+            if self._cancelled or self._written:
+                return
+            self._cancelled = True
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            os.dup2(nowhere, self._writing, inheritable=False)
+            os.close(nowhere)
 
     def close(self) -> None:
-        if self._number is not None:
-            os.close(self._number)
-        self._number = None
+        """Free the reading end. May be called again."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._reading)
 
 
-def _read_some(source: Any) -> bytes:
-    piece: bytes = source.read1(_START) if hasattr(source, "read1") else source.read(_START)
-    return piece
-
-
-def _copy(start: bytes, source: IO[bytes], writing: int) -> None:
-    piece = start
+def _read_standard_input() -> bytes:
+    # Past Python's buffer where there is a descriptor: a thread that waits inside the buffer holds its lock, and Python
+    # cannot exit while it does.
+    source: Any = sys.stdin.buffer
     try:
-        while piece:
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(writing, view) :]
-            piece = _read_some(source)
-    except OSError:
-        return  # the reader stopped early; there is nobody left to tell
-    finally:
-        os.close(writing)
+        descriptor = source.fileno()
+    except (OSError, AttributeError):
+        piece: bytes = source.read1(_START)
+        return piece
+    return os.read(descriptor, _START)
 
 
 def _start_of(name: str) -> bytes:
