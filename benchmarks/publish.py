@@ -93,10 +93,11 @@ JOBS: dict[str, Callable[[Path], int]] = {
 
 def run_job(name: str, file: Path) -> None:
     """In a process of its own: import, warm up on nothing, measure, print JSON."""
-    import dptally
     import duckdb
     import polars
     import pyarrow.compute
+
+    import dptally
 
     dptally.publish({"warm": 100}, epsilon=EPSILON, delta=DELTA)
     del duckdb, polars, pyarrow
@@ -111,6 +112,7 @@ def run_job(name: str, file: Path) -> None:
 def measure_draws() -> tuple[float, float]:
     """Seconds of CPU per key for bits and draw together, on one core, at epsilon 1 and at epsilon 0.1."""
     import numpy as np
+
     from dptally.observation_models import WeightedSample
     from dptally.randomness import SystemBits
 
@@ -167,7 +169,9 @@ def main() -> None:
             middle = {what: statistics.median(run[what] for run in found) for what in ("wall", "cpu", "peak", "rows")}
             if name.startswith("plain"):
                 base = middle
-            ratios = " | ".join(f"{middle[what] / base[what]:.2f}" for what in ("wall", "cpu", "peak")) if base else " | | "
+            ratios = (
+                " | ".join(f"{middle[what] / base[what]:.2f}" for what in ("wall", "cpu", "peak")) if base else " | | "
+            )
             print(
                 f"| {rows:,} | {name} | {middle['wall']:.1f} | {middle['cpu']:.1f} | {middle['peak']:.0f} "
                 f"| {middle['rows']:,.0f} | {ratios} |",

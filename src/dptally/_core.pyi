@@ -3,9 +3,7 @@ from numpy.typing import NDArray
 
 class ShiftTable:
     def __init__(self, table: NDArray[np.uint8]) -> None: ...
-    def draw(
-        self, frequencies: NDArray[np.int64], words: NDArray[np.uint64], reported: NDArray[np.int64]
-    ) -> None: ...
+    def draw(self, frequencies: NDArray[np.int64], words: NDArray[np.uint64], reported: NDArray[np.int64]) -> None: ...
 
 def choose_smallest_tags(
     starts: NDArray[np.int64],

@@ -29,7 +29,15 @@ PUBLIC_NAMES = [
     "plan",
     "publish",
 ]
-PUBLIC_SIDE = ["release.py", "release_file.py", "plots.py", "labels.py", "whole_files.py", "estimates", "observation_models"]
+PUBLIC_SIDE = [
+    "release.py",
+    "release_file.py",
+    "plots.py",
+    "labels.py",
+    "whole_files.py",
+    "estimates",
+    "observation_models",
+]
 PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline"}
 STANDING_ALONE = {"privacy/certifier.py": {"dptally.errors"}}
 
