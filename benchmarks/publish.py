@@ -2,8 +2,8 @@
 
     python benchmarks/publish.py --rows 10000000 100000000 --directory /tmp/dptally-benchmark
 
-Data: string keys, Zipf(1) over 1.2 million possible ones, and units of about 20 rows each, in one Parquet file, made once.
-Every job runs in a process of its own that has imported everything before the clock starts; jobs take turns, and the
+Data: string keys, Zipf(1) over 1.2 million possible ones, and units of about 20 rows each, in one Parquet file, made
+once. Every job runs in a process of its own that has imported everything before the clock starts; jobs take turns, and the
 median of the runs is shown. Peak memory is that of the whole process. Compare ratios, not seconds.
 """
 
