@@ -3,8 +3,10 @@
     python benchmarks/publish.py --rows 10000000 100000000 --directory /tmp/dptally-benchmark
 
 Data: string keys, Zipf(1) over 1.2 million possible ones, and units of about 20 rows each, in one Parquet file, made
-once. Every job runs in a process of its own that has imported everything before the clock starts; jobs take turns, and the
-median of the runs is shown. Peak memory is that of the whole process. Compare ratios, not seconds.
+once. Every job runs in a process of its own that has imported everything before the clock starts; jobs take turns, and
+the median of the runs is shown. Peak memory is that of the whole process. Compare ratios, not seconds. DuckDB may take
+4 GB of memory and 20 GB of disk; where plain distinct-and-choose fails with that, it gets 18 GB of memory and is
+compared with `publish` in 4 GB.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 EPSILON, DELTA, KEYS_PER_UNIT = "1", "1e-6", 3
-MEMORY = "4GB"
+MEMORY, MUCH_MEMORY = "4GB", "18GB"
 
 PLAIN_COUNT = "SELECT key, count(*) AS n FROM read_parquet('{file}') WHERE key IS NOT NULL GROUP BY key"
 PLAIN_CHOICE = """
@@ -52,14 +54,19 @@ def make_data(file: Path, rows: int) -> None:
     partial.rename(file)
 
 
-def plain(query: str, file: Path) -> int:
+def plain(query: str, file: Path, memory: str = MEMORY) -> int:
     """Run a query on DuckDB with a temporary directory and a memory limit, and fetch it as Arrow."""
     import tempfile
 
     import duckdb
 
     with tempfile.TemporaryDirectory(dir=file.parent) as spill:
-        settings = {"memory_limit": MEMORY, "temp_directory": spill, "preserve_insertion_order": "false"}
+        settings = {
+            "memory_limit": memory,
+            "temp_directory": spill,
+            "preserve_insertion_order": "false",
+            "max_temp_directory_size": "20GB",
+        }
         connection = duckdb.connect(config=settings)
         return int(connection.execute(query.format(file=file, limit=KEYS_PER_UNIT)).to_arrow_table().num_rows)
 
@@ -87,6 +94,7 @@ JOBS: dict[str, Callable[[Path], int]] = {
     "plain group-by": lambda file: plain(PLAIN_COUNT, file),
     "publish": lambda file: publish(file, None),
     "plain distinct-and-choose": lambda file: plain(PLAIN_CHOICE, file),
+    "plain distinct-and-choose, 18 GB": lambda file: plain(PLAIN_CHOICE, file, MUCH_MEMORY),
     "publish by unit": lambda file: publish(file, "unit"),
 }
 
@@ -155,6 +163,8 @@ def main() -> None:
         results: dict[str, list[dict[str, float]]] = {name: [] for name in JOBS}
         for _ in range(arguments.runs):
             for name in JOBS:
+                if name.endswith("18 GB") and results["plain distinct-and-choose"]:
+                    continue  # only where the limit of the others does not suffice
                 command = [sys.executable, __file__, "--job", name, "--file", str(file)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode == 0:
@@ -163,8 +173,10 @@ def main() -> None:
                     print(f"{name}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         base: dict[str, float] = {}
         for name, found in results.items():
+            if not found and name.endswith("18 GB"):
+                continue
             if not found:
-                print(f"| {rows:,} | {name} | failed | | | | | | |")
+                print(f"| {rows:,} | {name} | out of memory | | | | | | |")
                 continue
             middle = {what: statistics.median(run[what] for run in found) for what in ("wall", "cpu", "peak", "rows")}
             if name.startswith("plain"):

@@ -82,6 +82,92 @@ private:
     }
 };
 
+// Tails of a law with values, for one frequency after another: G(x) is the mass (in units of 2^-127) of reporting a value
+// above x. Columns x do not influence each other:
+//     G <- min(reported, floor(growth G) + delta, floor(shrink G) + lift),
+// and a new frequency adds `sub_tokens` columns at the top. What the numbers mean, and why rounding down is safe, is
+// written where they are made, in observation_models/sampled_rows.py.
+class TailSweep {
+public:
+    // numbers: growth, shrink and delta, each as low and high word. growth stands for growth / 2^growth_shift, which is at
+    // least 1, and shrink for shrink / 2^shrink_shift, which is at most 1.
+    TailSweep(Input<uint64_t> numbers, int growth_shift, int shrink_shift, int64_t sub_tokens)
+        : growth_shift(growth_shift), shrink_shift(shrink_shift), sub_tokens(sub_tokens) {
+        if (numbers.shape(0) != 6) throw std::invalid_argument("growth, shrink and delta are needed");
+        if (growth_shift < 1 || growth_shift > 127 || shrink_shift < 128 || shrink_shift > 255 || sub_tokens < 1)
+            throw std::invalid_argument("a shift or sub_tokens is out of range");
+        growth = wide(numbers.data());
+        shrink = wide(numbers.data() + 2);
+        delta = wide(numbers.data() + 4);
+    }
+
+    // Go on by one frequency for every four words: the mass with which it is reported, and lift.
+    void advance(Input<uint64_t> rows) {
+        if (rows.shape(0) % 4 != 0) throw std::invalid_argument("four words are needed for each frequency");
+        nb::gil_scoped_release release;
+        for (size_t at = 0; at < rows.shape(0); at += 4) advance_one(wide(rows.data() + at), wide(rows.data() + at + 2));
+    }
+
+    int64_t full() const { return full_columns; }
+
+    // Twice each tail, smallest first, then twice the reported mass unless that is 2^128: thresholds for ShiftTable.
+    nb::bytes thresholds() const {
+        std::vector<uint64_t> words;
+        for (auto tail = tails.rbegin(); tail != tails.rend(); ++tail) push(words, *tail);
+        if (last_reported >> 127 == 0) push(words, last_reported);
+        return nb::bytes(reinterpret_cast<const char*>(words.data()), words.size() * word);
+    }
+
+private:
+    using Wide = unsigned __int128;
+
+    Wide growth, shrink, delta;
+    int growth_shift, shrink_shift;
+    int64_t sub_tokens;
+    std::vector<Wide> tails;  // of columns that are not full, in the order of their birth, so never increasing
+    int64_t full_columns = 0;
+    Wide last_reported = 0;
+
+    void advance_one(Wide reported, Wide lift) {
+        for (Wide& tail : tails) tail = std::min({reported, grown(tail), shrunk(tail) + lift});
+        const Wide born = std::min(reported, delta);
+        for (int64_t part = sub_tokens; part > 0; --part)
+            tails.push_back(born / sub_tokens * part + born % sub_tokens * part / sub_tokens);
+        // A column that has reached `reported` stays there; such columns are counted, not kept.
+        size_t full = 0;
+        while (full < tails.size() && tails[full] == reported) ++full;
+        tails.erase(tails.begin(), tails.begin() + static_cast<std::ptrdiff_t>(full));
+        full_columns += static_cast<int64_t>(full);
+        last_reported = reported;
+    }
+
+    static Wide wide(const uint64_t* words) { return (static_cast<Wide>(words[1]) << 64) | words[0]; }
+
+    static void push(std::vector<uint64_t>& words, Wide number) {
+        words.push_back(static_cast<uint64_t>(number << 1));
+        words.push_back(static_cast<uint64_t>(number >> 63));
+    }
+
+    // The 256-bit product of two numbers, as high and low half.
+    static std::pair<Wide, Wide> product(Wide first, Wide second) {
+        const uint64_t a0 = static_cast<uint64_t>(first), a1 = static_cast<uint64_t>(first >> 64);
+        const uint64_t b0 = static_cast<uint64_t>(second), b1 = static_cast<uint64_t>(second >> 64);
+        const Wide low = static_cast<Wide>(a0) * b0, left = static_cast<Wide>(a1) * b0;
+        const Wide right = static_cast<Wide>(a0) * b1, high = static_cast<Wide>(a1) * b1;
+        const Wide middle = (low >> 64) + static_cast<uint64_t>(left) + static_cast<uint64_t>(right);
+        return {high + (left >> 64) + (right >> 64) + (middle >> 64), (middle << 64) | static_cast<uint64_t>(low)};
+    }
+
+    // floor(growth * tail) + delta, or the largest number if that does not fit.
+    Wide grown(Wide tail) const {
+        const auto [high, low] = product(tail, growth);
+        if (high >> (growth_shift - 1)) return ~Wide{0};
+        return (high << (128 - growth_shift)) + (low >> growth_shift) + delta;
+    }
+
+    Wide shrunk(Wide tail) const { return product(tail, shrink).first >> (shrink_shift - 128); }
+};
+
 // Rows come in runs (run k is starts[k] .. starts[k+1]); keep[row] = 1 for the `limit` smallest tags of each run.
 void choose_smallest_tags(Input<int64_t> starts, Input<uint64_t> tags, int64_t limit, Output<uint8_t> keep) {
     const size_t rows = tags.shape(0);
@@ -119,6 +205,12 @@ NB_MODULE(_core, module) {
     nb::class_<ShiftTable>(module, "ShiftTable")
         .def(nb::init<Input<uint8_t>>(), nb::arg("table"))
         .def("draw", &ShiftTable::draw, nb::arg("frequencies"), nb::arg("words"), nb::arg("reported"));
+    nb::class_<TailSweep>(module, "TailSweep")
+        .def(nb::init<Input<uint64_t>, int, int, int64_t>(), nb::arg("numbers"), nb::arg("growth_shift"),
+             nb::arg("shrink_shift"), nb::arg("sub_tokens"))
+        .def("advance", &TailSweep::advance, nb::arg("rows"))
+        .def("full", &TailSweep::full)
+        .def("thresholds", &TailSweep::thresholds);
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PrivacyViolation,
         UnreadableRelease,
     )
+    from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
     from dptally.pipeline import publish
     from dptally.planning import Plan, plan
     from dptally.privacy import Certificate, Guarantee
@@ -37,8 +38,11 @@ __all__ = [
     "InvalidSource",
     "MissingDependency",
     "Plan",
+    "Ppswor",
+    "Priority",
     "PrivacyViolation",
     "Release",
+    "SamplingScheme",
     "UnreadableRelease",
     "__version__",
     "load",
@@ -54,8 +58,11 @@ _HOMES = {
     "InvalidSource": "dptally.errors",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
+    "Ppswor": "dptally.observation_models.sampling_schemes",
+    "Priority": "dptally.observation_models.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
     "Release": "dptally.release",
+    "SamplingScheme": "dptally.observation_models.sampling_schemes",
     "UnreadableRelease": "dptally.errors",
     "load": "dptally.release_file",
     "plan": "dptally.planning",

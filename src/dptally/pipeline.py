@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
+from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.randomness import BitSource, SystemBits
 from dptally.release import RESERVED_COLUMNS, Release
@@ -31,7 +32,7 @@ def publish(
     epsilon: float | str | Fraction,
     delta: float | str | Fraction,
     mechanism: str = "weighted_sample",
-    sampling: None = None,
+    sampling: Scheme | None = None,
     values: bool = True,
     ledger: None = None,
     count: str | None = None,
@@ -55,7 +56,7 @@ def publish(
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: the probability with which the guarantee may fail; well below one over the number of units.
         mechanism: "weighted_sample".
-        sampling: not available in this version.
+        sampling: a sampling scheme such as `dptally.Ppswor(rate)`, its rate fixed without looking at the data, or None.
         values: False to release keys only.
         ledger: not available in this version.
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
@@ -111,14 +112,18 @@ def _mechanism(
     """Check the request and certify its table, before any data is read."""
     if name != "weighted_sample":
         raise InvalidParameter(f"mechanism must be 'weighted_sample' in this version, got {name!r}.")
-    if sampling is not None:
-        raise InvalidParameter("sampling must be None: sampling schemes are not available in this version.")
+    if sampling is not None and not isinstance(sampling, Scheme):
+        raise InvalidParameter(
+            f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
+        )
     if ledger is not None:
         raise InvalidParameter("ledger must be None: ledgers are not available in this version.")
     keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     if unit is None and keys > 1:
         raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
-    return PrivateWeightedSampling(as_epsilon(epsilon), as_delta(delta), max_keys_per_unit=keys, values=values)
+    return PrivateWeightedSampling(
+        as_epsilon(epsilon), as_delta(delta), max_keys_per_unit=keys, values=values, scheme=sampling
+    )
 
 
 @contextlib.contextmanager

@@ -190,7 +190,13 @@ class Release:
         Raises:
             PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
         """
-        law = WeightedSample(self.law.epsilon, self.law.delta, values=self.law.values)
+        law = WeightedSample(
+            self.law.epsilon,
+            self.law.delta,
+            self.law.scheme,
+            values=self.law.values,
+            sub_tokens=self.law.sub_tokens,
+        )
         promise = self.guarantee
         found = certify_copies(
             law.certify(), copies=promise.max_keys_per_unit, epsilon=promise.epsilon, delta=promise.delta

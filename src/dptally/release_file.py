@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import DptallyError, UnreadableRelease
 from dptally.observation_models import WeightedSample
+from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.privacy import Certificate, Guarantee
 from dptally.release import RESERVED_COLUMNS, Release
 from dptally.whole_files import check_target, complete_or_absent
@@ -47,6 +48,8 @@ def metadata(release: Release) -> dict[str, Any]:
             "epsilon": str(law.epsilon),
             "delta": str(law.delta),
             "values": law.values,
+            "scheme": None if law.scheme is None else str(law.scheme),
+            "sub_tokens": law.sub_tokens,
         },
         "certificate": {
             "epsilon": str(certificate.epsilon),
@@ -110,24 +113,31 @@ def _parse(table: pa.Table, place: Path) -> Release:
             "a newer dptally may read it."
         )
     try:
-        law = WeightedSample(facts["law"]["epsilon"], facts["law"]["delta"], values=facts["law"]["values"] is True)
+        law = _read_law(facts["law"])
         guarantee = _read_guarantee(facts["guarantee"])
         certificate = _read_certificate(facts["certificate"])
         key = [str(name) for name in facts["key"]]
         rows = table.select([*key, "value"])
         values = pc.fill_null(rows.column("value").cast(pa.int64()), 1 if not law.values else 0)
         rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None)
-        damaged = (
-            not key
-            or any(name in RESERVED_COLUMNS for name in key)
-            or facts["law"]["name"] != "WeightedSample"
-            or (len(rows) and pc.min(values).as_py() < 1)
-        )
+        damaged = not key or any(name in RESERVED_COLUMNS for name in key) or (len(rows) and pc.min(values).as_py() < 1)
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, pa.ArrowException, DptallyError):
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if damaged:
         raise UnreadableRelease(f"{place} has damaged metadata.")
     return Release(rows.combine_chunks(), guarantee, certificate, law)
+
+
+def _read_law(facts: dict[str, Any]) -> WeightedSample:
+    if facts["name"] != "WeightedSample":
+        raise ValueError("another law")
+    return WeightedSample(
+        str(facts["epsilon"]),
+        str(facts["delta"]),
+        None if facts["scheme"] is None else read_scheme(facts["scheme"]),
+        values=facts["values"] is True,
+        sub_tokens=facts["sub_tokens"],
+    )
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:

@@ -53,12 +53,28 @@ def estimate_frequencies(law: WeightedSample, values: NDArray[np.int64], confide
     computed in integers. A law without values tells only that the key exists: lower is 1, the rest is None.
     """
     level = as_confidence(confidence)
+    if law.values and law.scheme is not None:
+        return _invert_columns(law, values, 1 - level)
     if not law.values:
         return FrequencyEstimates(None, np.ones(len(values), dtype=np.int64), None)
     below, above = _offsets(law.cumulative, 1 - level)
     # From value W on, the reporting probability is 1 and the offsets no longer depend on the value.
     place = np.minimum(values, law.width) - 1
     return FrequencyEstimates(values + law.likely_drop, values + below[place], values + above[place])
+
+
+def _invert_columns(law: WeightedSample, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+    """The same for a law with a sampling scheme, where every value has tails of its own."""
+    distinct, places = np.unique(values, return_inverse=True)
+    found = np.empty((3, len(distinct)), dtype=np.int64)
+    share, scale = beta.numerator, 2 * beta.denominator
+    for at, column in enumerate(law.sampled_rows.columns(distinct.tolist())):
+        tails = list(zip(column.at_least, column.above, column.reported, strict=True))
+        low = next(i for i, (more, _, all_) in enumerate(tails) if scale * more > share * all_)
+        high = max(i for i, (_, above, all_) in enumerate(tails) if scale * (all_ - above) > share * all_)
+        found[:, at] = column.most_likely, column.first + low, column.first + high
+    estimate, lower, upper = found[:, places]
+    return FrequencyEstimates(estimate, lower, upper)
 
 
 @lru_cache(maxsize=64)

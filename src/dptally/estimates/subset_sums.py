@@ -75,15 +75,16 @@ def estimate_sum(
     if not law.values:
         lower = float(len(values)) if of is None else float(of(1)) * len(values)
         return Sum(estimate, lower, float("inf"), 0.0, len(values), float(level))
-    mass = float(_apply(of, values + law.likely_drop).sum())
-    unreleased = max(0.0, estimate - mass)
+    likely = estimate_frequencies(law, values, level).estimate
+    unreleased = 0.0 if likely is None else max(0.0, estimate - float(_apply(of, likely).sum()))
     # Each key gets an equal part of the allowed error: then all bounds hold together, whatever g is. For g = w half of
     # the error goes to bounds that know that independent errors cancel; the better ones are taken.
-    error = (1 - level) / (2 if of is None else 1)
+    linear = of is None and law.scheme is None
+    error = (1 - level) / (2 if linear else 1)
     each = estimate_frequencies(law, values, 1 - error / len(values))
     lower = float(_apply(of, each.lower).sum())
     upper = float(_apply(of, each.upper).sum()) if each.upper is not None else float("inf")
-    if of is None:
+    if linear:
         together = _linear_bounds(law, values, float(error))
         lower, upper = max(lower, together[0]), min(upper, together[1])
     return Sum(estimate, lower, upper + unreleased, unreleased, len(values), float(level))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dptally.observation_models.sampling_schemes import Scheme
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.summaries.frequencies import Frequencies
@@ -50,6 +51,8 @@ class PrivateWeightedSampling:
         delta: for the unit.
         max_keys_per_unit: bound on what one unit touches.
         values: whether values are reported with the keys.
+        scheme: a sampling scheme, or None. Sampling and reporting are one draw from the law of both together, with
+            fresh secret bits, and the scheme is fixed here, before data is read.
 
     Raises:
         PrivacyViolation: if the table does not pass the judge; then nothing has been read or drawn.
@@ -57,10 +60,18 @@ class PrivateWeightedSampling:
 
     name = "weighted_sample"
 
-    def __init__(self, epsilon: Fraction, delta: Fraction, *, max_keys_per_unit: int, values: bool) -> None:
+    def __init__(
+        self,
+        epsilon: Fraction,
+        delta: Fraction,
+        *,
+        max_keys_per_unit: int,
+        values: bool,
+        scheme: Scheme | None = None,
+    ) -> None:
         self._epsilon, self._delta = epsilon, delta
         self._max_keys_per_unit = max_keys_per_unit
-        self.law = WeightedSample(*share_between_keys(epsilon, delta, max_keys_per_unit), values=values)
+        self.law = WeightedSample(*share_between_keys(epsilon, delta, max_keys_per_unit), scheme, values=values)
         self.certificate: Certificate = certify_copies(
             self.law.certify(), copies=max_keys_per_unit, epsilon=epsilon, delta=delta
         )

@@ -1,4 +1,4 @@
-"""The optimal law for reporting keys and frequencies."""
+"""The optimal law for reporting keys and frequencies, with or without sampling."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_delta, as_epsilon
+from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.observation_models.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.observation_models.certified_rows import CertifiedRows
 from dptally.observation_models.certified_table import CertifiedShiftTable
 from dptally.observation_models.optimal_histogram import build_table
+from dptally.observation_models.sampled_rows import SampledRows
+from dptally.observation_models.sampling_schemes import UNIT_BITS, Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,22 +31,30 @@ _BITS = 128
 
 
 class WeightedSample:
-    """The optimal histogram: each key is reported with the largest probability that privacy allows.
+    """Each key is reported with the largest probability that privacy and sampling allow.
 
-    A key of frequency w is reported with value w - D if that is positive, and not at all otherwise; D is one fixed law
-    on 0 .. W-1. Without values the key alone is reported, with the same probability.
+    Without a scheme this is the optimal histogram: a key of frequency w is reported with value w - D if that is
+    positive, and not at all otherwise; D is one fixed law on 0 .. W-1. Without values the key alone is reported, with the same
+    probability.
+
+    With a scheme, a key of frequency i is sampled with probability q_i and then reported with probability pi_i / q_i;
+    the law is that of both steps together, and drawing from it needs no separate sampling. Privacy profits from sampling:
+    pi_i = q_i where q_i is small enough. See `dptally.observation_models.sampled_rows` for how rows are made. What a
+    key's value means then depends on its row: use `estimate`.
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key, certified in
-        integers on the table that is drawn from, before the first draw.
+        integers on the table that is drawn from, before the first draw. With a scheme: if the sampling is secret and
+        its rate was fixed without looking at the data.
 
     Error:
         No scheme with the same guarantee reports any frequency with a larger probability, up to 2^-60 [CGSS21, Lemma
-        4.1]. With values, among the schemes that report keys so, no other one separates frequencies better; the value
-        costs nothing. This is Algorithm 4 of [CGSS21] for q = 1, where its rows are G_i(j) = pi_{i-j}; unlike Lemma 4.2
-        and 5.2 it does not need an integral L.
+        4.1]. With values, among the schemes that report keys so, no other one separates frequencies better (with a
+        scheme: as `sub_tokens` grows); the value costs nothing. Without a scheme this is Algorithm 4 of [CGSS21] for
+        q = 1, where its rows are G_i(j) = pi_{i-j}; unlike Lemma 4.2 and 5.2 it does not need an integral L.
     Cost:
-        A table of at most 2 ceil(L) + 1 numbers, L = ln((e^epsilon - 1 + 2 delta) / (delta (e^epsilon + 1))) / epsilon.
+        Without a scheme, a table of at most 2 ceil(L) + 1 numbers,
+        L = ln((e^epsilon - 1 + 2 delta) / (delta (e^epsilon + 1))) / epsilon.
 
     References:
         [CGSS21] Algorithms 3 and 4; [DVGM22] for keys alone.
@@ -51,27 +62,55 @@ class WeightedSample:
     Args:
         epsilon: positive; see `dptally.exact.as_fraction` for how numbers are read.
         delta: from 2^-64 to below 1.
-        scheme: sampling scheme; only None (no sampling) is available.
+        scheme: a sampling scheme, or None for no sampling.
         values: whether values are reported with the keys.
+        sub_tokens: with a scheme, how many values stand for one unit of frequency.
 
     >>> law = WeightedSample("1", "1/1000000")
     >>> float(law.reporting_probability(1)), float(law.reporting_probability(30))
     (1e-06, 1.0)
     """
 
-    def __init__(self, epsilon: object, delta: object, scheme: None = None, values: bool = True) -> None:
+    def __init__(
+        self,
+        epsilon: object,
+        delta: object,
+        scheme: Scheme | None = None,
+        values: bool = True,
+        sub_tokens: int = 1,
+    ) -> None:
         self.epsilon = as_epsilon(epsilon)
         self.delta = as_delta(delta)
-        if scheme is not None:
-            raise InvalidParameter("scheme must be None: sampling schemes are not available in this version.")
+        if scheme is not None and not isinstance(scheme, Scheme):
+            raise InvalidParameter(
+                f"scheme must be a sampling scheme such as dptally.Ppswor(rate), got {type(scheme).__name__}."
+            )
+        self.scheme = scheme
         self.values = bool(values)
+        self.sub_tokens = as_count("sub_tokens", sub_tokens, largest=64)
+        if self.sub_tokens > 1 and (scheme is None or not values):
+            raise InvalidParameter("sub_tokens needs a sampling scheme and values: without them one is as good.")
 
     def __repr__(self) -> str:
-        return f"WeightedSample(epsilon={self.epsilon}, delta={self.delta}, values={self.values})"
+        scheme = "" if self.scheme is None else f", scheme={self.scheme!r}"
+        return f"WeightedSample(epsilon={self.epsilon}, delta={self.delta}{scheme}, values={self.values})"
+
+    # ---- with a scheme ----
+
+    @cached_property
+    def sampled_rows(self) -> SampledRows:
+        """The builder of rows, with a scheme."""
+        if self.scheme is None:
+            raise InvalidParameter("a law without a sampling scheme has no rows of its own.")
+        return SampledRows(self.epsilon, self.delta, self.scheme, values=self.values, sub_tokens=self.sub_tokens)
+
+    # ---- without a scheme ----
 
     @cached_property
     def table(self) -> bytes:
-        """The thresholds that are drawn from, as little-endian 128-bit integers."""
+        """Without a scheme: the thresholds that are drawn from, as little-endian 128-bit integers."""
+        if self.scheme is not None:
+            raise InvalidParameter("a law with a sampling scheme has rows, not one table.")
         return build_table(self.epsilon, self.delta, values=self.values)
 
     @cached_property
@@ -99,20 +138,30 @@ class WeightedSample:
         """The most likely D (the smallest one, if several are)."""
         return max(range(self.width), key=lambda drop: self.drop_law[drop])
 
+    # ---- with or without ----
+
     def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The exact probability that a key of this frequency is reported: pi_w = P[D < w]."""
+        """The exact probability that a key of this frequency is reported; without a scheme pi_w = P[D < w]."""
         frequency = _as_frequency(true_frequency)
         if frequency == 0:
             return Fraction(0)
+        if self.scheme is not None:
+            return Fraction(self.sampled_rows.reported(frequency, frequency)[0], 1 << UNIT_BITS)
         return Fraction(self.cumulative[min(frequency, self.width) - 1], 1 << _BITS)
 
     def first_frequency(self, probability: Fraction) -> int:
-        """The smallest frequency that is reported with at least this probability."""
+        """Without a scheme: the smallest frequency that is reported with at least this probability."""
         return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
         """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
         frequency = _as_frequency(true_frequency)
+        if self.scheme is not None and frequency:
+            band = next(self.sampled_rows.bands([frequency]))
+            return {
+                None: Fraction(0),
+                **{value: Fraction(mass, 1 << _BITS) for value, mass in band.masses().items() if mass},
+            }
         reported = self.reporting_probability(frequency)
         law: dict[int | None, Fraction] = {None: 1 - reported}
         if self.values:
@@ -122,7 +171,9 @@ class WeightedSample:
         return law
 
     @cached_property
-    def _certified(self) -> CertifiedShiftTable:
+    def _certified(self) -> CertifiedShiftTable | CertifiedRows:
+        if self.scheme is not None:
+            return CertifiedRows(self.sampled_rows, epsilon=self.epsilon, delta=self.delta)
         return CertifiedShiftTable(self.table, values=self.values, epsilon=self.epsilon, delta=self.delta)
 
     def certify(self) -> Certificate:
@@ -136,7 +187,7 @@ class WeightedSample:
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
-        Postcondition: see `CertifiedShiftTable.draw`; the table has been certified before.
+        Postcondition: see `CertifiedShiftTable.draw` and `CertifiedRows.draw`; what is drawn from has been certified.
 
         Raises:
             InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
@@ -146,6 +197,7 @@ class WeightedSample:
             raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
         if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
             raise InvalidParameter("frequencies must be from 0 to 2^62.")
+        self.certify()
         return self._certified.draw(np.ascontiguousarray(given, dtype=np.int64), bits)
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
@@ -156,7 +208,7 @@ class WeightedSample:
                 or "unbiased" (the only unbiased one; huge variance).
             of: the function g with g(0) = 0, None for the frequency itself.
         """
-        from dptally.observation_models.shift_estimators import make_estimator
+        from dptally.observation_models.estimators import make_estimator
 
         return make_estimator(self, kind, of)
 

@@ -20,13 +20,21 @@ passes with e^epsilon. Everything else is integer arithmetic without rounding.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dptally.errors import PrivacyViolation
 
-__all__ = ["TABLE_BITS", "Certificate", "certify_copies", "certify_rows", "certify_shift_table"]
+__all__ = [
+    "TABLE_BITS",
+    "Band",
+    "Certificate",
+    "certify_bands",
+    "certify_copies",
+    "certify_rows",
+    "certify_shift_table",
+]
 
 TABLE_BITS = 128
 _ENTRY = TABLE_BITS // 8
@@ -130,7 +138,86 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
             worst, worst_pair = up, (row, row - 1)
         if down > worst:
             worst, worst_pair = down, (row - 1, row)
-    return _verdict(worst, one * whole, worst_pair, width + 2, table, epsilon, delta)
+    return _verdict(worst, one * whole, worst_pair, width + 2, _hash(table), epsilon, delta)
+
+
+@dataclass(frozen=True)
+class Band:
+    """One row in the form it is drawn from.
+
+    With u uniform on 0 .. 2^128 - 1 and c the number of thresholds that are at most u, the value is `top` - c, except
+    that passing all thresholds means "not reported" unless the row is `sure`.
+
+    Attributes:
+        frequency: whose row it is.
+        top: the largest value.
+        thresholds: little-endian 128-bit integers, not decreasing.
+        sure: whether a key of this frequency is always reported.
+    """
+
+    frequency: int
+    top: int
+    thresholds: bytes
+    sure: bool
+
+    def cumulative(self, passed: int) -> int:
+        """Mass of passing at most this many thresholds and being reported, in units of 2^-128."""
+        count = len(self.thresholds) // _ENTRY
+        last = count if self.sure else count - 1
+        if passed < 0 or last < 0:
+            return 0
+        place = min(passed, last)
+        if place == count:
+            return 1 << TABLE_BITS
+        return int.from_bytes(self.thresholds[place * _ENTRY : (place + 1) * _ENTRY], "little")
+
+    def masses(self) -> dict[int | None, int]:
+        """Mass of each outcome in units of 2^-128; None is "not reported"."""
+        entries = [
+            int.from_bytes(self.thresholds[at : at + _ENTRY], "little") for at in range(0, len(self.thresholds), _ENTRY)
+        ]
+        found: dict[int | None, int] = {}
+        before = 0
+        for passed, threshold in enumerate([*entries, 1 << TABLE_BITS]):
+            if threshold < before:
+                raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+            outcome = None if passed == len(entries) and not self.sure else self.top - passed
+            found[outcome] = threshold - before
+            before = threshold
+        return found
+
+
+def certify_bands(bands: Iterable[Band], *, epsilon: Fraction, delta: Fraction) -> Certificate:
+    """Judge rows of a law where consecutive ones are neighbours; those of other frequencies are not compared.
+
+    A band that follows one of the frequency below it is compared with it, both ways. Frequency 0, which is never
+    reported, stands before a band of frequency 1. Only these rows are judged; the argument for the others is the
+    builder's.
+
+    Raises:
+        PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
+    """
+    growth, one = _exp_lower(epsilon)
+    worst, worst_pair, checked = -1, (0, 0), 0
+    digest = hashlib.sha256()
+    previous: dict[int | None, int] = {None: 1 << TABLE_BITS}
+    previous_frequency = 0
+    for band in bands:
+        masses = band.masses()
+        if band.frequency == previous_frequency + 1:
+            higher, lower = band.frequency, previous_frequency
+            for first, second, pair in ((masses, previous, (higher, lower)), (previous, masses, (lower, higher))):
+                excess = 0
+                for outcome, mass in first.items():
+                    over = one * mass - growth * second.get(outcome, 0)
+                    if over > 0:
+                        excess += over
+                if excess > worst:
+                    worst, worst_pair = excess, pair
+        digest.update(b"%d,%d,%d;" % (band.frequency, band.top, band.sure) + band.thresholds)
+        previous, previous_frequency = masses, band.frequency
+        checked += 1
+    return _verdict(worst, one << TABLE_BITS, worst_pair, checked, digest.hexdigest(), epsilon, delta)
 
 
 def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fraction) -> Certificate:
@@ -154,7 +241,7 @@ def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fra
             if excess > worst:
                 worst, worst_pair = excess, (first, second)
     table = repr([list(row) for row in rows]).encode()
-    return _verdict(worst, one * whole, worst_pair, len(rows), table, epsilon, delta)
+    return _verdict(worst, one * whole, worst_pair, len(rows), _hash(table), epsilon, delta)
 
 
 def _verdict(
@@ -162,7 +249,7 @@ def _verdict(
     unit: int,
     worst_pair: tuple[int, int],
     rows_checked: int,
-    table: bytes,
+    table_sha256: str,
     epsilon: Fraction,
     delta: Fraction,
 ) -> Certificate:
@@ -179,11 +266,15 @@ def _verdict(
         worst_delta=worst_delta,
         worst_pair=worst_pair,
         rows_checked=rows_checked,
-        table_sha256=hashlib.sha256(table).hexdigest(),
+        table_sha256=table_sha256,
         copies=1,
         total_epsilon=epsilon,
         total_delta=worst_delta,
     )
+
+
+def _hash(table: bytes) -> str:
+    return hashlib.sha256(table).hexdigest()
 
 
 def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delta: Fraction) -> Certificate:

@@ -1,4 +1,4 @@
-"""Weights a_j for values j of the law "report w - D if positive".
+"""Weights a_j for reported values j.
 
 A sum of g(w) over keys is estimated by the sum of a_j over reported keys; keys that are not reported count 0, so the
 weights also stand for them. Notation as in [CGSS21, section 7]: p_d = P[D = d], pi_i = P[D < i], and a key of frequency
@@ -33,7 +33,11 @@ def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFuncti
     kinds: dict[str, type[_Weights]] = {"mle": _MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
     if kind not in kinds:
         raise InvalidParameter(f"kind must be one of 'mle', 'lower', 'unbiased', got {kind!r}.")
-    return kinds[kind](law, of)
+    if law.scheme is None:
+        return kinds[kind](law, of)
+    if kind != "mle" or not law.values:
+        raise InvalidParameter("with a sampling scheme, sums are estimated with kind='mle' and need values.")
+    return _MostLikelyOfSample(law, of)
 
 
 class _Weights:
@@ -102,6 +106,34 @@ class _MostLikely(_Weights):
     def _weight(self, value: int) -> Fraction:
         frequency = value + self._law.likely_drop if self._law.values else self._law.width
         return self._wanted(frequency) / self._law.reporting_probability(frequency)
+
+
+class _MostLikelyOfSample(_Weights):
+    """The same for a law with a sampling scheme, where the most likely frequency is found by looking at all of them."""
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        super().__init__(law, of)
+        self._known: dict[int, Fraction] = {}
+
+    def _weight(self, value: int) -> Fraction:
+        self._prepare([value])
+        return self._known[value]
+
+    def _prepare(self, values: list[int]) -> None:
+        missing = sorted(set(values) - self._known.keys())
+        for column in self._law.sampled_rows.columns(missing):
+            frequency = column.most_likely
+            chance = Fraction(column.reported[frequency - column.first], 1 << 128)
+            self._known[column.value] = self._wanted(frequency) / chance if chance else Fraction(0)
+
+    def weights(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weights of many reported values, as floats."""
+        self._prepare(np.unique(values).tolist())
+        return super().weights(values)
+
+    def _moment(self, true_frequency: int, function: object) -> Fraction:
+        self._prepare([value for value in self._law.row(true_frequency) if value is not None])
+        return super()._moment(true_frequency, function)
 
 
 class _NeverOver(_Weights):
