@@ -3,6 +3,7 @@
 The public names, loaded when first used so that importing the package stays cheap:
 
 - `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads one back;
+- `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         UnreadableRelease,
     )
     from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
-    from dptally.pipeline import publish
+    from dptally.pipeline import publish, sanitize
     from dptally.planning import Plan, plan
     from dptally.privacy import Certificate, Guarantee
     from dptally.release import Release
@@ -48,6 +49,7 @@ __all__ = [
     "load",
     "plan",
     "publish",
+    "sanitize",
 ]
 
 _HOMES = {
@@ -67,6 +69,7 @@ _HOMES = {
     "load": "dptally.release_file",
     "plan": "dptally.planning",
     "publish": "dptally.pipeline",
+    "sanitize": "dptally.pipeline",
 }
 _STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness")
 

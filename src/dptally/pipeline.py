@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.mechanisms.private_total import draw_total
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models.sampling_schemes import Scheme
+from dptally.observation_models.sampling_schemes import Scheme, read_scheme
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.randomness import BitSource, SystemBits
 from dptally.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
-    from dptally.mechanisms.base import Mechanism
+    from dptally.sources import Rows
 
-__all__ = ["Progress", "publish"]
+__all__ = ["Progress", "publish", "sanitize"]
 
 Progress = Callable[[str, float | None], None]
+_SHARE_FOR_SIZE = Fraction(1, 20)
 
 
 def publish(
@@ -56,7 +59,9 @@ def publish(
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: the probability with which the guarantee may fail; well below one over the number of units.
         mechanism: "weighted_sample".
-        sampling: a sampling scheme such as `dptally.Ppswor(rate)`, its rate fixed without looking at the data, or None.
+        sampling: a sampling scheme such as `dptally.Ppswor(rate)`, its rate fixed without looking at the data;
+            `dptally.Ppswor(size=1000)` to have the rate set from a private estimate of the total, for which a
+            twentieth of epsilon is spent; or None.
         values: False to release keys only.
         ledger: not available in this version.
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
@@ -80,22 +85,139 @@ def publish(
     >>> release.table().get_column("key").to_list()
     ['common']
     """
-    from dptally.sources import open_rows
-    from dptally.summaries.frequencies import count_keys
+    bits = SystemBits() if randomness is None else randomness
+    wanted = _checked_sampling(sampling, unit)
+    size = 0 if wanted is None or wanted.size is None else wanted.size
+    spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 
-    chosen = _mechanism(mechanism, epsilon, delta, unit, max_keys_per_unit, sampling, values, ledger)
-    rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format)
+    def mechanism_for(scheme: Scheme | None) -> PrivateWeightedSampling:
+        rest = as_epsilon(epsilon) - spent
+        return _mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, ledger, spent)
+
+    # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
+    chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
+    rows = _open(source, key, unit, count, nulls, format)
+    if wanted is not None and size:
+        from dptally.summaries.frequencies import count_occurrences
+
+        total = draw_total(count_occurrences(rows, memory_limit=memory_limit), spent, bits)
+        chosen = mechanism_for(wanted.of_total(total))
+    return _draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress)
+
+
+def sanitize(
+    sample: Any,
+    scheme: Scheme | str,
+    *,
+    key: str | Sequence[str] | None = None,
+    count: str | None = None,
+    epsilon: float | str | Fraction,
+    delta: float | str | Fraction,
+    values: bool = True,
+    nulls: Literal["drop", "keep"] = "drop",
+    format: str | None = None,  # noqa: A002
+    randomness: BitSource | None = None,
+    progress: bool | Progress | None = None,
+) -> Release:
+    """Make a sample private that somebody has drawn already; the sampling counts as part of the mechanism.
+
+    The guarantee is for the data the sample was drawn from, for adding or removing one occurrence of a key. It rests on
+    three facts about the sample that nobody can check afterwards: each key was taken independently, with the
+    probability that `scheme` gives for its frequency, by coins that stay secret; the scheme was fixed without looking
+    at the data; and each sampled key comes with its exact frequency. A bottom-k sample, whose size is fixed, and a
+    sample by a public hash do not qualify.
+
+    Args:
+        sample: sampled keys with their counts: anything `publish` reads, with a count column, or a mapping of keys to
+            counts.
+        scheme: how it was drawn, such as `dptally.Ppswor("0.01")` or ``"ppswor:0.01"``.
+        key: column name, or several; not needed for a mapping.
+        count: the column of frequencies; not needed for a mapping.
+        epsilon: as in `publish`.
+        delta: as in `publish`.
+        values: False to release keys only.
+        nulls: as in `publish`.
+        format: as in `publish`.
+        randomness: as in `publish`.
+        progress: as in `publish`.
+
+    Returns:
+        Release: what may be shown to anyone.
+
+    Raises:
+        InvalidParameter: a request that cannot be met.
+        InvalidSource: a sample with repeated keys, counts below 1, or frequencies that the scheme never takes.
+
+    >>> release = sanitize({"common": 900, "rare": 1}, "ppswor:0.01", epsilon=1, delta="1e-6")
+    >>> release.table().get_column("key").to_list()
+    ['common']
+    """
+    drawn_by = _checked_sampling(read_scheme(scheme) if isinstance(scheme, str) else scheme, None)
+    if drawn_by is None or drawn_by.size is not None:
+        raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
+    chosen = _mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values, None)
+    rows = _open(sample, key, None, count, nulls, format)
+    if rows.count is None:
+        raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
+    bits = SystemBits() if randomness is None else randomness
+    release = _draw(chosen, rows, 1, None, bits, progress, sampled_by=drawn_by)
+    release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
+    return release
+
+
+def _checked_sampling(sampling: object, unit: str | None) -> Scheme | None:
+    """Refuse what is no scheme, and a size where the total would depend on units."""
+    if sampling is not None and not isinstance(sampling, Scheme):
+        raise InvalidParameter(
+            f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
+        )
+    if sampling is not None and sampling.size is not None and unit is not None:
+        raise InvalidParameter("a sample size needs unit=None: with units, give a sampling rate.")
+    return sampling
+
+
+def _open(
+    source: Any,
+    key: str | Sequence[str] | None,
+    unit: str | None,
+    count: str | None,
+    nulls: Literal["drop", "keep"],
+    format_name: str | None,
+) -> Rows:
+    """Open the source and check its columns; nothing of its rows is counted yet."""
+    from dptally.sources import open_rows
+
+    rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name)
     clash = [name for name in rows.key if name in RESERVED_COLUMNS]
     if clash:
         raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
-    bits = SystemBits() if randomness is None else randomness
+    return rows
+
+
+def _draw(
+    mechanism: PrivateWeightedSampling,
+    rows: Rows,
+    max_keys_per_unit: int,
+    memory_limit: str | None,
+    bits: BitSource,
+    progress: bool | Progress | None,
+    sampled_by: Scheme | None = None,
+) -> Release:
+    """Count, draw, release."""
+    from dptally.summaries.frequencies import count_keys
+
     with (
         _reporter(progress) as report,
         count_keys(
-            rows, max_keys_per_unit=max_keys_per_unit, bits=bits, memory_limit=memory_limit, progress=report
+            rows,
+            max_keys_per_unit=max_keys_per_unit,
+            bits=bits,
+            memory_limit=memory_limit,
+            progress=report,
+            sampled_by=sampled_by,
         ) as frequencies,
     ):
-        drawn = chosen.draw(frequencies, bits)
+        drawn = mechanism.draw(frequencies, bits)
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
 
 
@@ -105,10 +227,11 @@ def _mechanism(
     delta: object,
     unit: str | None,
     max_keys_per_unit: int,
-    sampling: object,
+    sampling: Scheme | None,
     values: bool,
     ledger: object,
-) -> Mechanism:
+    spent_on_size: Fraction = Fraction(0),
+) -> PrivateWeightedSampling:
     """Check the request and certify its table, before any data is read."""
     if name != "weighted_sample":
         raise InvalidParameter(f"mechanism must be 'weighted_sample' in this version, got {name!r}.")
@@ -122,7 +245,12 @@ def _mechanism(
     if unit is None and keys > 1:
         raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
     return PrivateWeightedSampling(
-        as_epsilon(epsilon), as_delta(delta), max_keys_per_unit=keys, values=values, scheme=sampling
+        as_epsilon(epsilon),
+        as_delta(delta),
+        max_keys_per_unit=keys,
+        values=values,
+        scheme=sampling,
+        spent_on_size=spent_on_size,
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.observation_models import WeightedSample
+from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
 __all__ = ["Plan", "PlanLine", "plan"]
@@ -24,21 +24,22 @@ class PlanLine:
         max_keys_per_unit: the bound.
         key_epsilon: what one key's law may spend.
         key_delta: what one key's law may spend.
-        half: the smallest frequency reported with probability at least 50 %.
+        half: the smallest frequency reported with probability at least 50 %; None if sampling takes no key so often.
         likely: the same for 95 %.
         always: the smallest frequency that is always reported.
         always_if_divided: the same if epsilon and delta were divided by the number of keys instead.
-        mean_absolute_error: of `estimate`, for frequencies that are always reported; None without values.
+        mean_absolute_error: of `estimate`, for frequencies that are always reported; None without values and with
+            sampling.
         root_mean_square_error: likewise.
     """
 
     max_keys_per_unit: int
     key_epsilon: float
     key_delta: float
-    half: int
-    likely: int
-    always: int
-    always_if_divided: int
+    half: int | None
+    likely: int | None
+    always: int | None
+    always_if_divided: int | None
     mean_absolute_error: float | None
     root_mean_square_error: float | None
 
@@ -50,16 +51,19 @@ class Plan:
     epsilon: Fraction
     delta: Fraction
     values: bool
+    sampling: str | None
     asked: PlanLine
     others: tuple[PlanLine, ...]
 
     def __str__(self) -> str:
         line = self.asked
         bound = "one key" if line.max_keys_per_unit == 1 else f"{line.max_keys_per_unit:,} keys"
+        sampling = "" if self.sampling is None else f", sampling {self.sampling}"
         text = (
-            f"With epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g} and at most "
-            f"{bound} per unit, a key is reported half the time at frequency {line.half:,}, "
-            f"95 % of the time at {line.likely:,}, and always from {line.always:,} on."
+            f"With epsilon = {float(self.epsilon):.6g}, delta = {float(self.delta):.6g}{sampling} and at most "
+            f"{bound} per unit, a key is reported half the time at {_frequency(line.half)}, "
+            f"95 % of the time at {_frequency(line.likely)}, and "
+            + (f"always from {line.always:,} on." if line.always else "never with certainty.")
         )
         if line.mean_absolute_error is not None:
             text += f" Estimates of frequent keys are off by {line.mean_absolute_error:,.1f} on average."
@@ -71,6 +75,7 @@ class Plan:
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "values": self.values,
+            "sampling": self.sampling,
             "asked": asdict(self.asked),
             "others": [asdict(line) for line in self.others],
         }
@@ -80,7 +85,7 @@ def plan(
     *,
     epsilon: float | str | Fraction,
     delta: float | str | Fraction,
-    sampling: None = None,
+    sampling: Scheme | None = None,
     max_keys_per_unit: int = 1,
     values: bool = True,
 ) -> Plan:
@@ -89,29 +94,29 @@ def plan(
     Args:
         epsilon: as in `publish`.
         delta: as in `publish`.
-        sampling: not available in this version.
+        sampling: as in `publish`.
         max_keys_per_unit: as in `publish`.
         values: as in `publish`.
 
     >>> plan(epsilon=1, delta="1e-6").asked.always
     28
     """
-    if sampling is not None:
-        raise InvalidParameter("sampling must be None: sampling schemes are not available in this version.")
     exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
     asked = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
-    lines = {keys: _line(exact_epsilon, exact_delta, keys, values) for keys in sorted({asked, *_UNIT_SIZES})}
+    sizes = sorted({asked, *_UNIT_SIZES})
+    lines = {keys: _line(exact_epsilon, exact_delta, keys, values, sampling) for keys in sizes}
     others = tuple(line for keys, line in lines.items() if keys != asked)
-    return Plan(exact_epsilon, exact_delta, values, lines[asked], others)
+    scheme = None if sampling is None else str(sampling)
+    return Plan(exact_epsilon, exact_delta, values, scheme, lines[asked], others)
 
 
-def _line(epsilon: Fraction, delta: Fraction, keys: int, values: bool) -> PlanLine:
+def _line(epsilon: Fraction, delta: Fraction, keys: int, values: bool, sampling: Scheme | None) -> PlanLine:
     key_epsilon, key_delta = share_between_keys(epsilon, delta, keys)
-    law = WeightedSample(key_epsilon, key_delta, values=values)
+    law = WeightedSample(key_epsilon, key_delta, sampling, values=values)
     law.certify()
-    divided = WeightedSample(epsilon / keys, delta / keys, values=values)
+    divided = WeightedSample(epsilon / keys, delta / keys, sampling, values=values)
     absolute = square = None
-    if values:
+    if values and sampling is None:
         # Floating point from here on: a forecast, not a guarantee.
         drops = [(float(chance), drop - law.likely_drop) for drop, chance in enumerate(law.drop_law)]
         absolute = sum(chance * abs(error) for chance, error in drops)
@@ -122,8 +127,12 @@ def _line(epsilon: Fraction, delta: Fraction, keys: int, values: bool) -> PlanLi
         key_delta=float(key_delta),
         half=law.first_frequency(Fraction(1, 2)),
         likely=law.first_frequency(Fraction(95, 100)),
-        always=law.width,
-        always_if_divided=divided.width,
+        always=law.first_frequency(Fraction(1)),
+        always_if_divided=divided.first_frequency(Fraction(1)),
         mean_absolute_error=absolute,
         root_mean_square_error=square,
     )
+
+
+def _frequency(frequency: int | None) -> str:
+    return "no frequency" if frequency is None else f"frequency {frequency:,}"

@@ -28,6 +28,7 @@ _SHOWN, _LIGHT, _HIDDEN, _INK, _FAINT = "#0f766e", "#99d5cd", "#e7e5e4", "#29252
 _LABELS, _BARS, _CURVE, _ROW = 120, 290, 310, 17  # widths, and the height of a bar, in pixels
 _POINTS = 240
 _LONGEST_LABEL = 40
+_FARTHEST = 1000  # end of the curve where no frequency is likely to be released
 
 
 def release_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -> HConcatChart:
@@ -182,9 +183,10 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
     """The exact reporting probability by frequency; what lies above the curve is hidden by privacy."""
     alt = _altair()
     # Floating point from here on: the curve is exact at every point drawn.
-    end = law.width + max(2, law.width // 6)
+    last = law.first_frequency(Fraction(1)) or law.first_frequency(Fraction(95, 100)) or _FARTHEST
+    end = last + max(2, last // 6)
     step = max(1, end // _POINTS)
-    frequencies = sorted({*range(0, end, step), law.width, end})
+    frequencies = sorted({*range(0, end, step), last, end})
     points = [{"frequency": w, "chance": float(law.reporting_probability(w)), "whole": 1} for w in frequencies]
     x = alt.X(
         "frequency:Q",
@@ -221,9 +223,14 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
 
 def _milestones(law: WeightedSample) -> list[tuple[int, str, bool]]:
     """Frequency, text, and whether it stands below: half the time, 95 % of the time, always."""
-    half, likely = (law.first_frequency(share) for share in (Fraction(1, 2), Fraction(95, 100)))
-    marks = [(half, f"{half:,}: half the time", False), (law.width, f"{law.width:,}: always", True)]
-    return [*marks, (likely, f"{likely:,}: 95 %", False)] if half < likely < law.width else marks
+    shares = (
+        (Fraction(1, 2), "half the time", False),
+        (Fraction(95, 100), "95 %", False),
+        (Fraction(1), "always", True),
+    )
+    found = [(law.first_frequency(share), text, below) for share, text, below in shares]
+    marks = {frequency: (frequency, f"{frequency:,}: {text}", below) for frequency, text, below in found if frequency}
+    return list(marks.values())
 
 
 def _heading(text: str, subtitle: str, *, offset: int) -> Any:

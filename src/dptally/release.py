@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dptally.estimates.accuracy import Frequencies
     from dptally.observation_models.base import EstimatorKind, FrequencyFunction
     from dptally.privacy import Certificate, Guarantee
 
@@ -106,36 +107,97 @@ class Release:
     def sum(
         self,
         where: pl.Expr | str | None = None,
-        of: FrequencyFunction | None = None,
+        of: FrequencyFunction | str | None = None,
         *,
+        times: pl.Expr | str | None = None,
         kind: EstimatorKind = "mle",
         confidence: object = 0.95,
     ) -> Sum:
-        """Estimate the sum of g(frequency) over the keys of a selection, released or not.
+        """Estimate the sum of L(key) g(frequency) over the keys of a selection, released or not.
 
         Args:
-            where: a Polars expression on the key columns, or the same as SQL text, such as ``"query LIKE 'a%'"``.
-            of: the non-decreasing function g with g(0) = 0; None for the frequency itself, ``lambda w: 1`` to count
-                keys.
+            where: a Polars expression on the key columns, or the same as SQL text, such as ``"query LIKE 'a%'"``. A
+                condition on `value`, `estimate` or bounds is possible; it makes the bounds of the sum wider.
+            of: the function g: "count" or None for the frequency itself, "keys" for 1, "power:P", "capped:C", "log",
+                or any non-decreasing function with g(0) = 0; see `dptally.estimates.functions`.
+            times: the factor L, a Polars expression on the key columns or SQL text that gives a number for each key;
+                None for 1. A missing number counts as 0. The bounds take it that no factor is negative if none of a
+                released key is.
             kind: "mle", "lower" (never over in expectation) or "unbiased".
             confidence: of the bounds.
         """
-        return estimate_sum(self.law, self._values[self._selected(where)], of=of, kind=kind, confidence=confidence)
+        chosen, by_value = self._selected(where)
+        factors = None
+        if times is not None:
+            numbers, weighed_by_value = self._factors(times)
+            chosen &= numbers != 0
+            factors = numbers[chosen]
+            by_value |= weighed_by_value
+        return estimate_sum(
+            self.law,
+            self._values[chosen],
+            of=of,
+            factors=factors,
+            chosen_among=len(self) if by_value else None,
+            kind=kind,
+            confidence=confidence,
+        )
 
-    def _selected(self, where: pl.Expr | str | None) -> NDArray[np.bool_]:
+    def _selected(self, where: pl.Expr | str | None) -> tuple[NDArray[np.bool_], bool]:
+        """Which released keys meet a condition, and whether it looks at more than the key."""
         import polars as pl
 
         if where is None:
-            return np.ones(len(self), dtype=bool)
-        try:
-            condition = pl.sql_expr(where) if isinstance(where, str) else where
-            frame = self.table().with_columns(condition.alias("__selected"))
-            chosen = frame.get_column("__selected")
-        except pl.exceptions.PolarsError as error:
-            raise InvalidParameter(f"where cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
+            return np.ones(len(self), dtype=bool), False
+        chosen, by_value = self._evaluate("where", where)
         if chosen.dtype != pl.Boolean:
             raise InvalidParameter("where must be a condition: true or false for each key.")
-        return chosen.fill_null(False).to_numpy()
+        return chosen.fill_null(False).to_numpy(writable=True), by_value
+
+    def _factors(self, times: pl.Expr | str) -> tuple[NDArray[np.float64], bool]:
+        """A number for each released key, and whether it looks at more than the key."""
+        import polars as pl
+
+        found, by_value = self._evaluate("times", times)
+        if not (found.dtype.is_numeric() or found.dtype == pl.Boolean):
+            raise InvalidParameter("times must give a number for each key.")
+        numbers = found.cast(pl.Float64).fill_null(0.0).to_numpy()
+        if not np.isfinite(numbers).all():
+            raise InvalidParameter("times must give a finite number for each key.")
+        return numbers, by_value
+
+    def _evaluate(self, name: str, expression: pl.Expr | str) -> tuple[pl.Series, bool]:
+        """An expression for each released key, on the key columns if they are enough, else on the whole table."""
+        import polars as pl
+
+        try:
+            wanted = (pl.sql_expr(expression) if isinstance(expression, str) else expression).alias("__wanted")
+            try:
+                keys = pl.DataFrame(pl.from_arrow(self._rows.select(list(self.key))))
+                return keys.with_columns(wanted).get_column("__wanted"), False
+            except pl.exceptions.ColumnNotFoundError:
+                return self.table().with_columns(wanted).get_column("__wanted"), True
+        except pl.exceptions.PolarsError as error:
+            raise InvalidParameter(f"{name} cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
+
+    def accuracy(
+        self, frequencies: Frequencies, of: FrequencyFunction | str | None = None, *, kind: EstimatorKind = "mle"
+    ) -> pl.DataFrame:
+        """How the estimate for one key errs, for each of the given true frequencies: exact, from the law alone.
+
+        Sums over many keys: `dptally.estimates.accuracy.population_accuracy`.
+
+        Args:
+            frequencies: true ones to look at.
+            of: the function g, as in `sum`.
+            kind: of estimate, as in `sum`.
+
+        Returns:
+            polars.DataFrame: `frequency`, `reported` (probability), `truth`, `bias`, `variance`, `mse`, `nrmse`.
+        """
+        from dptally.estimates.accuracy import accuracy_by_frequency
+
+        return accuracy_by_frequency(self.law, frequencies, of=of, kind=kind)
 
     def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
         """The n released keys with the largest values, largest first; ties in the order of keys."""
@@ -165,7 +227,7 @@ class Release:
         condition = pl.all_horizontal(
             pl.col(name).eq_missing(pl.lit(part)) for name, part in zip(self.key, wanted, strict=True)
         )
-        places = np.flatnonzero(self._selected(condition))
+        places = np.flatnonzero(self._selected(condition)[0])
         return int(places[0]) if len(places) else None
 
     def quantile(self, q: object) -> int | None:
@@ -199,7 +261,10 @@ class Release:
         )
         promise = self.guarantee
         found = certify_copies(
-            law.certify(), copies=promise.max_keys_per_unit, epsilon=promise.epsilon, delta=promise.delta
+            law.certify(),
+            copies=promise.max_keys_per_unit,
+            epsilon=promise.epsilon - promise.spent_on_size,
+            delta=promise.delta,
         )
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")

@@ -40,6 +40,7 @@ def metadata(release: Release) -> dict[str, Any]:
             "unit": guarantee.unit,
             "max_keys_per_unit": guarantee.max_keys_per_unit,
             "mechanism": guarantee.mechanism,
+            "spent_on_size": str(guarantee.spent_on_size),
             "private": guarantee.private,
             "neighbours": guarantee.neighbours,
         },
@@ -147,6 +148,7 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
         unit=None if facts["unit"] is None else str(facts["unit"]),
         max_keys_per_unit=int(facts["max_keys_per_unit"]),
         mechanism=str(facts["mechanism"]),
+        spent_on_size=Fraction(facts["spent_on_size"]),
         private=facts["private"] is True,
         neighbours=str(facts["neighbours"]),
     )

@@ -62,6 +62,16 @@ def test_sum_with_a_condition(release: Path, run: Run) -> None:
     assert run("sum", release).out.startswith("Count: ")
 
 
+def test_sum_of_functions_and_with_factors(release: Path, run: Run) -> None:
+    """Sums of named functions and with factors say what was added up."""
+    assert run("sum", release, "--of", "keys").out.startswith("Number of keys: ")
+    assert run("sum", release, "--of", "capped:5").out.startswith("Sum of capped:5: 15.0 estimated")
+    times = "CASE WHEN fruit = 'pear' THEN -2 ELSE 0 END"
+    assert run("sum", release, "--of", "keys", "--times", times).out.startswith(f"Number of keys times {times}: -2.0")
+    found = json.loads(run("sum", release, "--of", "keys", "--times", times, "--json").out)
+    assert (found["of"], found["times"], found["keys"], found["lower"]) == ("keys", times, 1, None)
+
+
 def test_sum_of_keys_without_values_has_no_upper_bound(tmp_path: Path, events: Path, run: Run) -> None:
     """Where no bound exists, JSON says null."""
     place = tmp_path / "keys.parquet"
@@ -125,6 +135,9 @@ def test_what_is_no_release_is_refused(tmp_path: Path, events: Path, run: Run, c
         (("sum", "--where", "nothing = 1"), "where cannot be evaluated on the release"),
         (("sum", "--where", "'open"), "where cannot be evaluated on the release"),
         (("sum", "--where", "value + 1"), "where must be a condition"),
+        (("sum", "--times", "fruit"), "times must give a number for each key."),
+        (("sum", "--of", "median"), "of must be 'count', 'keys', 'log', 'power:P', 'capped:C' or a function"),
+        (("sum", "--of", "power:3"), "the power in of must be from 0 to 2, got 3."),
         (("sum", "--kind", "best"), "argument --kind: invalid choice: 'best'"),
     ],
 )

@@ -11,14 +11,20 @@ from fractions import Fraction
 
 import pytest
 
+from dptally import Ppswor, Priority
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models import ObservationModel, WeightedSample
+from dptally.observation_models import ObservationModel, Stability, WeightedSample
 from tests.exact.reference import optimal_probabilities
 
 PARAMETERS = [(Fraction(1, 10), Fraction(1, 10**6)), (Fraction(1), Fraction(1, 10**6)), (Fraction(2), Fraction(1, 100))]
 LAWS: dict[str, Callable[[Fraction, Fraction], ObservationModel]] = {
     "weighted_sample": lambda epsilon, delta: WeightedSample(epsilon, delta),
     "weighted_sample, keys only": lambda epsilon, delta: WeightedSample(epsilon, delta, values=False),
+    "weighted_sample, ppswor": lambda epsilon, delta: WeightedSample(epsilon, delta, Ppswor("0.05")),
+    "weighted_sample, priority, keys only": lambda epsilon, delta: WeightedSample(
+        epsilon, delta, Priority("0.01"), values=False
+    ),
+    "stability": lambda epsilon, delta: Stability(epsilon, delta),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,9 @@ def _point(pieces: list[Piece], wanted: Fraction, slope: object) -> Fraction:
     return pieces[-1][1]
 
 
-def rows_of_algorithm_5(a: int, delta: Fraction, last: int, *, factor: int) -> list[list[int]]:
+def rows_of_algorithm_5(
+    a: int, delta: Fraction, last: int, *, factor: int, whole_numbers: bool = False
+) -> list[list[Any]]:
     """Rows 0 .. last for q = 1. `factor` of the not-reported term in the equation for b_i: printed 1, correct a."""
     missing, pieces, reported = Fraction(1), [], Fraction(0)
     laws: list[tuple[Fraction, list[Piece]]] = [(missing, [])]
@@ -72,6 +75,10 @@ def rows_of_algorithm_5(a: int, delta: Fraction, last: int, *, factor: int) -> l
         assert 1 - now + _mass(fresh, Fraction(0), Fraction(row)) == 1
         missing, pieces, reported = 1 - now, fresh, now
         laws.append((missing, pieces))
+    if whole_numbers:
+        return [
+            [gone, *(_mass(row, Fraction(x), Fraction(x + 1)) for x in range(i))] for i, (gone, row) in enumerate(laws)
+        ]
     points = sorted({point for _, row in laws for x, y, _ in row for point in (x, y)})
     spans = list(pairwise(points))
     exact = [[gone, *(_mass(row, x, y) for x, y in spans)] for gone, row in laws]

@@ -31,6 +31,7 @@ PUBLIC_NAMES = [
     "load",
     "plan",
     "publish",
+    "sanitize",
 ]
 PUBLIC_SIDE = [
     "release.py",

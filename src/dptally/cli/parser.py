@@ -10,9 +10,23 @@ import dptally
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from dptally.observation_models.sampling_schemes import Scheme
+
     Commands = argparse._SubParsersAction["Parser"]
 
-__all__ = ["Parser", "add_command", "add_confidence", "add_privacy", "add_release", "build_parser", "whole_number"]
+__all__ = [
+    "Parser",
+    "add_command",
+    "add_confidence",
+    "add_privacy",
+    "add_release",
+    "add_release_options",
+    "add_sampling",
+    "add_unit_bound",
+    "build_parser",
+    "sampling_of",
+    "whole_number",
+]
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     """The parser of the whole command line."""
-    from dptally.cli import example, plan, plot, publish, read
+    from dptally.cli import example, plan, plot, publish, read, sanitize
 
     parser = Parser(
         prog="dptally",
@@ -39,7 +53,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (publish, read, plot, plan, example):
+    for module in (publish, sanitize, read, plot, plan, example):
         module.add_commands(commands)
     return parser
 
@@ -66,9 +80,14 @@ def add_release(parser: Parser) -> None:
 
 
 def add_privacy(parser: Parser) -> None:
-    """What is promised: epsilon, delta, and what one unit may touch. The numbers stay text, to be read exactly."""
+    """What is promised, and whether values are released. The numbers stay text, to be read exactly."""
     parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
     parser.add_argument("--delta", metavar="D", required=True, help="well below one over the number of units, as 1e-6")
+    parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
+
+
+def add_unit_bound(parser: Parser) -> None:
+    """What one unit may touch."""
     parser.add_argument(
         "--max-keys-per-unit",
         metavar="L",
@@ -76,12 +95,48 @@ def add_privacy(parser: Parser) -> None:
         default=1,
         help="a unit with more keys keeps a random choice of this many (default: 1)",
     )
-    parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
+
+
+def add_release_options(parser: Parser) -> None:
+    """What every command takes that reads private data and makes a release."""
+    parser.add_argument(
+        "--key", metavar="COLUMN", action="append", required=True, help="key column; repeat for several"
+    )
+    add_privacy(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the release (Parquet)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    parser.add_argument(
+        "--nulls", choices=("drop", "keep"), default="drop", help="rows with a null key (default: drop)"
+    )
+    parser.add_argument(
+        "--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell"
+    )
+    add_confidence(parser, help="of the printed bounds (default: 0.95); a file's bounds are computed when it is read")
+    parser.add_argument(
+        "--not-private-seed",
+        metavar="N",
+        type=whole_number,
+        help="repeatable draws for tests: the release is not private",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
 
 
 def add_confidence(parser: Parser, *, help: str = "of the bounds (default: 0.95)") -> None:  # noqa: A002
     """The confidence of bounds, as text."""
     parser.add_argument("--confidence", metavar="C", default=None, help=help)
+
+
+def add_sampling(parser: Parser, *, help: str, required: bool = False) -> None:  # noqa: A002
+    """How keys are sampled, as text."""
+    parser.add_argument("--sampling", metavar="SCHEME", required=required, help=help)
+
+
+def sampling_of(arguments: argparse.Namespace) -> Scheme | None:
+    """The sampling asked for, or None."""
+    from dptally.observation_models.sampling_schemes import read_scheme
+
+    return None if arguments.sampling is None else read_scheme(arguments.sampling)
 
 
 def whole_number(text: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_privacy
+from dptally.cli.parser import add_command, add_privacy, add_sampling, add_unit_bound, sampling_of
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +32,8 @@ def add_commands(commands: Commands) -> None:
         example="dptally plan --epsilon 1 --delta 1e-6 --max-keys-per-unit 3",
     )
     add_privacy(parser)
+    add_unit_bound(parser)
+    add_sampling(parser, help="how keys are sampled, such as ppswor:0.01 (default: no sampling)")
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -42,6 +44,7 @@ def _plan(arguments: argparse.Namespace) -> None:
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         max_keys_per_unit=arguments.max_keys_per_unit,
+        sampling=sampling_of(arguments),
         values=not arguments.keys_only,
     )
     if arguments.json:
@@ -56,10 +59,7 @@ def _plan(arguments: argparse.Namespace) -> None:
         [
             (
                 f"{line.max_keys_per_unit:,}",
-                f"{line.half:,}",
-                f"{line.likely:,}",
-                f"{line.always:,}",
-                f"{line.always_if_divided:,}",
+                *(_frequency(found) for found in (line.half, line.likely, line.always, line.always_if_divided)),
                 "-" if line.mean_absolute_error is None else f"{line.mean_absolute_error:,.2f}",
             )
             for line in lines
@@ -67,3 +67,7 @@ def _plan(arguments: argparse.Namespace) -> None:
         marked=lines.index(forecast.asked),
     )
     say('"If divided": epsilon and delta divided by the keys per unit instead of composed exactly.', style="dim")
+
+
+def _frequency(frequency: int | None) -> str:
+    return "never" if frequency is None else f"{frequency:,}"

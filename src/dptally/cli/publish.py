@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import glob
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_confidence, add_privacy, whole_number
+from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import argparse
+    from fractions import Fraction
 
     from dptally.cli.parser import Commands
+    from dptally.randomness import BitSource
     from dptally.release import Release
 
-__all__ = ["add_commands", "summarize"]
+__all__ = ["Request", "add_commands", "deliver", "prepare", "summarize"]
 
 _OTHER_FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt")
 
@@ -46,65 +49,81 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
     )
-    parser.add_argument(
-        "--key", metavar="COLUMN", action="append", required=True, help="key column; repeat for several"
-    )
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
-    add_privacy(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the release (Parquet)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_unit_bound(parser)
+    add_release_options(parser)
     parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
-    parser.add_argument(
-        "--nulls", choices=("drop", "keep"), default="drop", help="rows with a null key (default: drop)"
-    )
-    parser.add_argument(
-        "--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell"
-    )
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
-    add_confidence(parser, help="of the printed bounds (default: 0.95); a file's bounds are computed when it is read")
     parser.add_argument("--mechanism", default="weighted_sample", help="default: weighted_sample")
-    parser.add_argument(
-        "--not-private-seed",
-        metavar="N",
-        type=whole_number,
-        help="repeatable draws for tests: the release is not private",
+    add_sampling(
+        parser,
+        help="ppswor:RATE or priority:RATE, with :POWER if it is not 1, or ppswor:size=KEYS (default: no sampling)",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
-    parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import describe, json_rows, print_json, print_rows
-    from dptally.estimates.frequencies import as_confidence
     from dptally.pipeline import publish
-    from dptally.randomness import SeededBits
 
-    confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
-    output = None if arguments.output is None else _checked_output(arguments)
-    seed = arguments.not_private_seed
+    request = prepare(arguments)
     release = publish(
-        arguments.input[0] if len(arguments.input) == 1 else arguments.input,
+        request.source,
         key=arguments.key,
         unit=arguments.unit,
         max_keys_per_unit=arguments.max_keys_per_unit,
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         mechanism=arguments.mechanism,
+        sampling=sampling_of(arguments),
         values=not arguments.keys_only,
         count=arguments.count,
         nulls=arguments.nulls,
         format=arguments.format,
         memory_limit=arguments.memory_limit,
+        randomness=request.randomness,
+        progress=request.progress,
+    )
+    deliver(arguments, request, release)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the shared options of ``publish`` and ``sanitize`` come down to."""
+
+    source: str | list[str]
+    output: Path | None
+    confidence: Fraction
+    randomness: BitSource | None
+    progress: bool | None
+
+
+def prepare(arguments: argparse.Namespace) -> Request:
+    """Check what can be checked before anything is read."""
+    from dptally.estimates.frequencies import as_confidence
+    from dptally.randomness import SeededBits
+
+    seed = arguments.not_private_seed
+    return Request(
+        source=arguments.input[0] if len(arguments.input) == 1 else arguments.input,
+        confidence=as_confidence("0.95" if arguments.confidence is None else arguments.confidence),
+        output=None if arguments.output is None else _checked_output(arguments),
         randomness=None if seed is None else SeededBits(seed),
         progress=False if arguments.quiet or arguments.no_progress else None,
     )
+
+
+def deliver(arguments: argparse.Namespace, request: Request, release: Release) -> None:
+    """Write or print a release, and say what it is."""
+    from dptally.cli.printing import describe, json_rows, print_json, print_rows
+
+    output = request.output
     if output is not None:
         release.save(output, overwrite=arguments.overwrite)
     if arguments.json:
         facts = {**describe(release), "output": None if output is None else str(output)}
-        print_json(facts if output is not None else {**facts, "rows": json_rows(release.table(confidence=confidence))})
+        rows = {} if output is not None else {"rows": json_rows(release.table(confidence=request.confidence))}
+        print_json({**facts, **rows})
     elif output is None:
-        print_rows(release, release.table(confidence=confidence))
+        print_rows(release, release.table(confidence=request.confidence))
     if not arguments.quiet and not arguments.json:
         summarize(release, output, remark=output is None)
 
@@ -151,6 +170,7 @@ def _why_empty(release: Release) -> str:
         epsilon=promise.epsilon,
         delta=promise.delta,
         max_keys_per_unit=promise.max_keys_per_unit,
+        sampling=release.law.scheme,
         values=release.law.values,
     )
     return (

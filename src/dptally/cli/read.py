@@ -5,7 +5,8 @@ JSON:
 - show: as ``publish --json`` without `output`, plus `rows` (the first n by key) and `distribution`, a list of objects
   `from`, `to` (estimated frequencies, both included), `keys`;
 - top: a list of rows, largest first;
-- sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `where`;
+- sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
+  `where`;
 - verify: `verified` (true) and `certificate`; a release that fails has exit status 1 and nothing on standard output.
 """
 
@@ -58,13 +59,15 @@ def add_commands(commands: Commands) -> None:
         summary="estimate a sum over keys",
         details=(
             "Estimate how many counts, or how many keys, a selection has, released or not, with bounds.\n"
+            "What is added up: count, keys, power:P (count to the power P), capped:C (at most C per key), log.\n"
             "Kinds of estimate: mle (default), lower (never over in expectation), unbiased (large variance)."
         ),
         example="dptally sum release.parquet --where \"query LIKE 'a%'\"",
     )
     add_release(total)
     total.add_argument("--where", metavar="SQL", help="a condition on the columns of the release (default: all keys)")
-    total.add_argument("--of", choices=("count", "keys"), default="count", help="what to add up (default: count)")
+    total.add_argument("--of", metavar="G", default="count", help="what to add up (default: count)")
+    total.add_argument("--times", metavar="SQL", help="a number that each key's part is multiplied by (default: 1)")
     total.add_argument("--kind", choices=("mle", "lower", "unbiased"), default="mle", help="default: mle")
     add_confidence(total)
 
@@ -148,18 +151,20 @@ def _sum(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from dptally.cli.printing import print_json, say
+    from dptally.estimates.functions import frequency_function
 
+    wanted = frequency_function(arguments.of)
     found = _load(arguments).sum(
-        arguments.where,
-        None if arguments.of == "count" else (lambda frequency: 1),
-        kind=arguments.kind,
-        confidence=_confidence(arguments),
+        arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
         numbers = {name: part if math.isfinite(part) else None for name, part in asdict(found).items()}
-        print_json({**numbers, "kind": arguments.kind, "of": arguments.of, "where": arguments.where})
+        asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
+        print_json({**numbers, **asked})
     else:
-        say(f"{'Count' if arguments.of == 'count' else 'Number of keys'}: {found}")
+        names = {"count": "Count", "keys": "Number of keys"}
+        label = names.get(arguments.of, f"Sum of {arguments.of}")
+        say(f"{label if arguments.times is None else f'{label} times {arguments.times}'}: {found}")
 
 
 def _verify(arguments: argparse.Namespace) -> None:

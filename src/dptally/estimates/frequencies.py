@@ -70,8 +70,10 @@ def _invert_columns(law: WeightedSample, values: NDArray[np.int64], beta: Fracti
     share, scale = beta.numerator, 2 * beta.denominator
     for at, column in enumerate(law.sampled_rows.columns(distinct.tolist())):
         tails = list(zip(column.at_least, column.above, column.reported, strict=True))
-        low = next(i for i, (more, _, all_) in enumerate(tails) if scale * more > share * all_)
-        high = max(i for i, (_, above, all_) in enumerate(tails) if scale * (all_ - above) > share * all_)
+        low = next((i for i, (more, _, all_) in enumerate(tails) if scale * more > share * all_), None)
+        high = max((i for i, (_, above, all_) in enumerate(tails) if scale * (all_ - above) > share * all_), default=0)
+        if low is None:
+            raise InvalidParameter("a value of the release cannot have come from its law.")
         found[:, at] = column.most_likely, column.first + low, column.first + high
     estimate, lower, upper = found[:, places]
     return FrequencyEstimates(estimate, lower, upper)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
+from dptally.estimates.functions import frequency_function
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,8 @@ class Sum:
 
     Attributes:
         estimate: of the sum over all keys of the selection, released or not.
-        lower: the whole sum is at least this, with probability (1 + confidence) / 2 over the draw of the release.
+        lower: the whole sum is at least this, with probability (1 + confidence) / 2 over the draw of the release;
+            minus infinity where a factor is negative, since nothing bounds what keys that were not released take away.
         upper: the released keys' part of the sum is at most `upper - unreleased`, with the same probability. What keys
             that were not released add cannot be bounded by anything in a release; it enters `upper` as estimated.
         unreleased: the part of `estimate` that stands for keys like the released ones that were not released.
@@ -44,7 +46,7 @@ class Sum:
     def __str__(self) -> str:
         ways = (1 + self.confidence) / 2
         text = f"{self.estimate:,.1f} estimated from {self.keys} released keys; "
-        text += f"at least {self.lower:,.1f} ({ways:.1%} sure)"
+        text += "no lower bound" if self.lower == -float("inf") else f"at least {self.lower:,.1f} ({ways:.1%} sure)"
         if self.upper == float("inf"):
             return text + "; no upper bound."
         released = self.upper - self.unreleased
@@ -55,35 +57,51 @@ def estimate_sum(
     law: WeightedSample,
     values: NDArray[np.int64],
     *,
-    of: FrequencyFunction | None = None,
+    of: FrequencyFunction | str | None = None,
+    factors: NDArray[np.float64] | None = None,
+    chosen_among: int | None = None,
     kind: EstimatorKind = "mle",
     confidence: object = 0.95,
 ) -> Sum:
-    """Estimate the sum of g(frequency) over all keys of a selection from the values of its released keys.
+    """Estimate sum_x L(x) g(w_x) over all keys of a selection from the values of its released keys [CGSS21, (10)].
+
+    where w_x is the frequency of key x, g is `of` and L(x) are the `factors`.
 
     Args:
         law: the law the values were drawn from.
         values: of the released keys of the selection.
-        of: the non-decreasing function g, with g(0) = 0; None for the frequency itself.
+        of: the non-decreasing function g, with g(0) = 0, or its name; None for the frequency itself. See
+            `dptally.estimates.functions`.
+        factors: one per value; None for ones.
+        chosen_among: None when selection and factors depend on keys alone. When they depend on values, the number of
+            released keys they were chosen from: bounds must then hold for all of those together, and errors of the
+            chosen ones cannot be trusted to cancel.
         kind: which weights, see `WeightedSample.estimator`.
         confidence: of the bounds together.
     """
     level = as_confidence(confidence)
-    estimate = float(law.estimator(kind, of).weights(values).sum())
+    wanted = frequency_function(of)
+    times = np.ones(len(values)) if factors is None else factors
+    estimate = float((law.estimator(kind, wanted).weights(values) * times).sum())
     if not len(values):
         return Sum(estimate, 0.0, 0.0, 0.0, 0, float(level))
+    signed = bool((times < 0).any())
     if not law.values:
-        lower = float(len(values)) if of is None else float(of(1)) * len(values)
-        return Sum(estimate, lower, float("inf"), 0.0, len(values), float(level))
+        lower = -np.inf if signed else float(_apply(wanted, np.ones_like(values)) @ times)
+        return Sum(estimate, lower, np.inf, 0.0, len(values), float(level))
     likely = estimate_frequencies(law, values, level).estimate
-    unreleased = 0.0 if likely is None else max(0.0, estimate - float(_apply(of, likely).sum()))
+    unreleased = 0.0 if likely is None else estimate - float((_apply(wanted, likely) * times).sum())
+    if not signed:
+        unreleased = max(0.0, unreleased)
     # Each key gets an equal part of the allowed error: then all bounds hold together, whatever g is. For g = w half of
     # the error goes to bounds that know that independent errors cancel; the better ones are taken.
-    linear = of is None and law.scheme is None
+    linear = wanted is None and factors is None and chosen_among is None and law.scheme is None
     error = (1 - level) / (2 if linear else 1)
-    each = estimate_frequencies(law, values, 1 - error / len(values))
-    lower = float(_apply(of, each.lower).sum())
-    upper = float(_apply(of, each.upper).sum()) if each.upper is not None else float("inf")
+    each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)))
+    least = _apply(wanted, each.lower)
+    most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper)
+    lower = -np.inf if signed else float((least * times).sum())
+    upper = float((np.where(times < 0, least, most) * times).sum())
     if linear:
         together = _linear_bounds(law, values, float(error))
         lower, upper = max(lower, together[0]), min(upper, together[1])

@@ -47,14 +47,15 @@ def exp_bounds(exponent: Fraction, bits: int) -> tuple[Fraction, Fraction]:
 
 def _taylor(exponent: Fraction, scale: int) -> tuple[int, int]:
     """Bounds of 2^scale e^exponent for 0 <= exponent <= 1/2."""
-    numerator, denominator = exponent.numerator, exponent.denominator
+    low_exponent = (exponent.numerator << scale) // exponent.denominator
+    high_exponent = -((-exponent.numerator << scale) // exponent.denominator)
     low = high = low_term = high_term = 1 << scale
     order = 0
     # Invariant: low_term <= 2^scale exponent^order / order! <= high_term, and low, high bound the sum up to order.
     while high_term > 1:
         order += 1
-        low_term = low_term * numerator // (denominator * order)
-        high_term = -(-high_term * numerator // (denominator * order))
+        low_term = (low_term * low_exponent >> scale) // order
+        high_term = -((-high_term * high_exponent >> scale) // order)
         low += low_term
         high += high_term
     # The terms left out are at most the last one times 1/2 + 1/4 + ...

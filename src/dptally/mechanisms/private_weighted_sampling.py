@@ -53,6 +53,8 @@ class PrivateWeightedSampling:
         values: whether values are reported with the keys.
         scheme: a sampling scheme, or None. Sampling and reporting are one draw from the law of both together, with
             fresh secret bits, and the scheme is fixed here, before data is read.
+        spent_on_size: what a private estimate took that the scheme's rate was set from; promised on top of epsilon
+            (basic composition).
 
     Raises:
         PrivacyViolation: if the table does not pass the judge; then nothing has been read or drawn.
@@ -68,8 +70,10 @@ class PrivateWeightedSampling:
         max_keys_per_unit: int,
         values: bool,
         scheme: Scheme | None = None,
+        spent_on_size: Fraction = Fraction(0),
     ) -> None:
-        self._epsilon, self._delta = epsilon, delta
+        self._epsilon, self._delta = epsilon + spent_on_size, delta
+        self._spent_on_size = spent_on_size
         self._max_keys_per_unit = max_keys_per_unit
         self.law = WeightedSample(*share_between_keys(epsilon, delta, max_keys_per_unit), scheme, values=values)
         self.certificate: Certificate = certify_copies(
@@ -92,10 +96,13 @@ class PrivateWeightedSampling:
                 f"the mechanism protects units with at most {self._max_keys_per_unit} keys, "
                 f"but contributions were bounded at {frequencies.max_keys_per_unit}."
             )
+        if frequencies.scheme is not None and frequencies.scheme != self.law.scheme:
+            raise InvalidParameter("the keys were sampled with another scheme than the law was made for.")
+        draw = self.law.draw if frequencies.scheme is None else self.law.draw_given_sampled
         reported: list[pa.Table] = []
         batches = frequencies.batches() if bits.private else _in_order(frequencies)
         for keys, counts in batches:
-            values = self.law.draw(counts, bits)
+            values = draw(counts, bits)
             kept = np.flatnonzero(values)
             # Always take, also nothing: the schema must survive a batch without reports.
             part = pa.Table.from_batches([keys]).take(pa.array(kept))
@@ -110,6 +117,7 @@ class PrivateWeightedSampling:
             unit=frequencies.unit,
             max_keys_per_unit=self._max_keys_per_unit,
             mechanism=self.name,
+            spent_on_size=self._spent_on_size,
             private=bits.private,
         )
         return Drawn(rows, guarantee, self.certificate, self.law)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dptally.observation_models.base import Estimator, ObservationModel
+from dptally.observation_models.stability import Stability
 from dptally.observation_models.weighted_sample import WeightedSample
 
-__all__ = ["Estimator", "ObservationModel", "WeightedSample"]
+__all__ = ["Estimator", "ObservationModel", "Stability", "WeightedSample"]

@@ -60,18 +60,24 @@ class CertifiedRows:
         each of which has passed the judge. A draw takes 128 random bits.
         """
         reported = np.zeros(len(frequencies), dtype=np.int64)
-        order = np.argsort(frequencies, kind="stable")
-        distinct, starts = np.unique(frequencies[order], return_index=True)
-        places = np.split(order, starts[1:])
-        wanted = {int(frequency): keys for frequency, keys in zip(distinct, places, strict=True) if frequency > 0}
-        for sampler, band in self._certified(list(wanted)):
-            keys = wanted[band.frequency]
+        for sampler, band, keys in self.by_frequency(frequencies):
             drawn = np.empty(len(keys), dtype=np.int64)
             sampler.draw(np.full(len(keys), band.top, dtype=np.int64), bits.words(2 * len(keys)), drawn)
             if not band.sure:
                 drawn[drawn == band.top - len(band.thresholds) // 16] = 0  # passed all thresholds: not reported
             reported[keys] = drawn
         return reported
+
+    def by_frequency(
+        self, frequencies: NDArray[np.int64]
+    ) -> Iterator[tuple[_core.ShiftTable, Band, NDArray[np.int64]]]:
+        """For each frequency above 0 that occurs: its certified row, and the places where it occurs."""
+        order = np.argsort(frequencies, kind="stable")
+        distinct, starts = np.unique(frequencies[order], return_index=True)
+        places = np.split(order, starts[1:])
+        wanted = {int(frequency): keys for frequency, keys in zip(distinct, places, strict=True) if frequency > 0}
+        for sampler, band in self._certified(list(wanted)):
+            yield sampler, band, wanted[band.frequency]
 
     def _certified(self, frequencies: list[int]) -> Iterator[tuple[_core.ShiftTable, Band]]:
         """Samplers for sorted frequencies, after the judge has seen each row beside its neighbours."""

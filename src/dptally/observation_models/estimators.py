@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.observation_models.base import EstimatorKind, FrequencyFunction
+from dptally.observation_models.sampling_schemes import UNIT_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +29,8 @@ __all__ = ["make_estimator"]
 
 _FRACTION_BITS = 64
 _LARGEST_UNBIASED_VALUE = 2000
+_LARGEST_SAMPLE_VALUE = 20_000
+_FIRST_ROWS = 4096
 
 
 def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFunction | None) -> Estimator:
@@ -35,9 +40,12 @@ def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFuncti
         raise InvalidParameter(f"kind must be one of 'mle', 'lower', 'unbiased', got {kind!r}.")
     if law.scheme is None:
         return kinds[kind](law, of)
-    if kind != "mle" or not law.values:
-        raise InvalidParameter("with a sampling scheme, sums are estimated with kind='mle' and need values.")
-    return _MostLikelyOfSample(law, of)
+    of_sample: dict[str, type[_Weights]] = {
+        "mle": _MostLikelyOfSample,
+        "lower": _NeverOverOfSample,
+        "unbiased": _UnbiasedOfSample,
+    }
+    return of_sample[kind](law, of)
 
 
 class _Weights:
@@ -113,6 +121,10 @@ class _MostLikelyOfSample(_Weights):
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
+        if not law.values:
+            raise InvalidParameter(
+                "without values no frequency is most likely under a sampling scheme; use kind='lower'."
+            )
         self._known: dict[int, Fraction] = {}
 
     def _weight(self, value: int) -> Fraction:
@@ -189,6 +201,78 @@ class _NeverOver(_Weights):
         for place in range(width):
             spent[place] += weight * self._masses[place]
         self._spent = [*spent[1:], 0]
+
+
+class _NeverOverOfSample(_Weights):
+    """The same for a law with a sampling scheme, from its rows; no shortcut for large values.
+
+    Without values the weight is the largest a with a pi_i <= g(i) for all i: the minimum of g(i) / pi_i over the first
+    rows, and of g at the first row after them, which is below g(i) / pi_i for every later i because g does not fall.
+    """
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        super().__init__(law, of)
+        self._scaled: list[int] = []  # a_1, a_2, ... in units of 2^-64
+        self._spent: dict[int, int] = {}  # sum_{h<j} a_h P[h | i] for row i, in units of 2^-192
+        self._columns = law.sampled_rows.columns(range(1, _LARGEST_SAMPLE_VALUE + 1)) if law.values else iter(())
+
+    def _weight(self, value: int) -> Fraction:
+        if not self._law.values:
+            return self._keys_only
+        if value > _LARGEST_SAMPLE_VALUE:
+            raise InvalidParameter(
+                f"with a sampling scheme, weights that are never over are computed for values up to "
+                f"{_LARGEST_SAMPLE_VALUE:,} only; use kind='mle'."
+            )
+        while len(self._scaled) < value:
+            self._extend()
+        return Fraction(self._scaled[value - 1], 1 << _FRACTION_BITS)
+
+    @cached_property
+    def _keys_only(self) -> Fraction:
+        rows = self._law.sampled_rows.reported(1, _FIRST_ROWS)
+        possible = [self._wanted(i) * (1 << UNIT_BITS) / mass for i, mass in enumerate(rows, start=1) if mass]
+        return min([*possible, self._wanted(_FIRST_ROWS + 1)])
+
+    def _extend(self) -> None:
+        column = next(self._columns)
+        unit = 1 << (_FRACTION_BITS + 128)
+        rooms = [
+            (math.floor(self._wanted(i) * unit) - self._spent.get(i, 0)) // mass
+            for i, mass, above in zip(count(column.first), column.at_least, column.above, strict=False)
+            if mass > above
+        ]
+        weight = min(rooms, default=0)
+        self._scaled.append(weight)
+        for i, mass, above in zip(count(column.first), column.at_least, column.above, strict=False):
+            self._spent[i] = self._spent.get(i, 0) + weight * (mass - above)
+        for i in [row for row in self._spent if row * self._law.sub_tokens <= column.value]:
+            del self._spent[i]  # no later value is possible for this row
+
+
+class _UnbiasedOfSample(_Weights):
+    """The same for a law with a sampling scheme and one value per frequency."""
+
+    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
+        super().__init__(law, of)
+        if not law.values or law.sub_tokens > 1:
+            raise InvalidParameter("the unbiased estimator needs values, and one of them per frequency.")
+        self._known: list[Fraction] = []
+
+    def _weight(self, value: int) -> Fraction:
+        if value > _LARGEST_UNBIASED_VALUE:
+            raise InvalidParameter(
+                f"the unbiased estimator is computed for values up to {_LARGEST_UNBIASED_VALUE} only; "
+                "use kind='mle' or kind='lower'."
+            )
+        while len(self._known) < value:
+            frequency = len(self._known) + 1
+            row = self._law.row(frequency)
+            if not row.get(frequency):
+                raise InvalidParameter("there is no unbiased estimator: some frequency is never reported.")
+            spent = sum((row.get(j, Fraction(0)) * a for j, a in enumerate(self._known, start=1)), Fraction(0))
+            self._known.append((self._wanted(frequency) - spent) / row[frequency])
+        return self._known[value - 1]
 
 
 class _Unbiased(_Weights):

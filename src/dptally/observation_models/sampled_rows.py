@@ -16,8 +16,8 @@ every term rounded down; a column x in (k-1, k] is born at row k as min(P_k, Del
 is Algorithm 4; M columns per whole number (`sub_tokens`) approach Algorithm 5. A row is the differences of its tails.
 
 What makes far rows cheap: row i depends only on P_{i-1}, ..., P_{i-W} for the columns that are not full, because a
-column that has reached P stays there. So a row may be computed from any start from which its oldest column gets full, and
-frequencies of 10^12 need no table below them.
+column that has reached P stays there. So a row may be computed from any start from which its oldest column gets full,
+and frequencies of 10^12 need no table below them.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class SampledRows:
 
     def __init__(self, epsilon: Fraction, delta: Fraction, scheme: Scheme, *, values: bool, sub_tokens: int) -> None:
         self._scheme = scheme
+        self._constant_from = scheme.certain_from
         self._values = values
         self.sub_tokens = sub_tokens
         low, high = exp_bounds(epsilon, 256)
@@ -126,7 +127,7 @@ class SampledRows:
         missing = range(max(first, len(self._listed)), last + 1)
         if not missing:
             return listed
-        if self._scheme.certain_from is not None:
+        if self._constant_from is not None:
             return [*listed, *([self._listed[-1]] * len(missing))]
         return [*listed, *self._scheme.floors(missing[0], missing[-1])]
 
@@ -162,8 +163,8 @@ class SampledRows:
         now = min(ceiling, grown, fallen)
         self._listed.append(now)
         self._steady = self._steady + 1 if now == ceiling else 0
-        constant = self._scheme.certain_from
-        self._lasting = self._lasting + 1 if constant is not None and frequency > constant and now == before else 0
+        constant = self._constant_from is not None and frequency > self._constant_from
+        self._lasting = self._lasting + 1 if constant and now == before else 0
 
     # ---- rows ----
 

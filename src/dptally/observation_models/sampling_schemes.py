@@ -11,11 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import Self
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_fraction, exp_bounds
+from dptally.exact import as_count, as_fraction, exp_bounds
 
-__all__ = ["UNIT_BITS", "Ppswor", "Priority", "SamplingScheme", "Scheme", "read_scheme"]
+__all__ = [
+    "UNIT_BITS",
+    "Ppswor",
+    "Priority",
+    "SamplingScheme",
+    "Scheme",
+    "read_scheme",
+]
 
 UNIT_BITS = 127
 _FIRST_PRECISION = 192
@@ -23,6 +31,8 @@ _FIRST_PRECISION = 192
 
 class Scheme(ABC):
     """Non-decreasing inclusion probabilities q_1, q_2, ...; q_0 = 0."""
+
+    size: int | None = None
 
     @abstractmethod
     def bounds(self, frequency: int, bits: int) -> tuple[Fraction, Fraction]:
@@ -48,6 +58,10 @@ class Scheme(ABC):
                 return low  # q is within 2^-16000 of a multiple of 2^-127: rounded down all the same
             bits *= 2
 
+    def of_total(self, total: int) -> Scheme:
+        """The scheme with its rate set, if that depends on the total number of occurrences; otherwise itself."""
+        return self
+
     def floors(self, first: int, last: int) -> list[int]:
         """`floor` for all frequencies first .. last."""
         return [self.floor(frequency) for frequency in range(first, last + 1)]
@@ -64,10 +78,13 @@ class _Threshold(Scheme):
 
     _name: str
 
-    def __init__(self, rate: object, power: object = 1) -> None:
-        self.rate = as_fraction("rate", rate)
+    def __init__(self, rate: object = None, power: object = 1, *, size: int | None = None) -> None:
+        if (rate is None) == (size is None):
+            raise InvalidParameter("give either a rate or a size.")
+        self.size = None if size is None else as_count("size", size, largest=1 << 40)
+        self._rate = None if rate is None else as_fraction("rate", rate)
         self.power = as_fraction("power", power)
-        if self.rate <= 0:
+        if self._rate is not None and self._rate <= 0:
             raise InvalidParameter(f"rate must be a positive number, got {rate}.")
         if not 0 <= self.power <= 2:
             raise InvalidParameter(f"power must be from 0 to 2, got {power}.")
@@ -75,6 +92,34 @@ class _Threshold(Scheme):
             raise InvalidParameter(
                 f"power must be a fraction with a denominator of at most 1000, got {power}; write it as '0.5' or '1/3'."
             )
+        if size is not None and self.power != 1:
+            raise InvalidParameter("a size needs power 1: the rate is then size / total.")
+
+    @property
+    def rate(self) -> Fraction:
+        """The rate.
+
+        Raises:
+            InvalidParameter: for a scheme that has a size: it gets its rate when data is published.
+        """
+        if self._rate is None:
+            raise InvalidParameter("a scheme with a size has no rate before it has met the data; give a rate.")
+        return self._rate
+
+    def of_total(self, total: int) -> Self:
+        """The scheme with its rate set, size / total.
+
+        Raises:
+            InvalidParameter: if the size is not below the total.
+        """
+        if self.size is None:
+            return self
+        if self.size >= total:
+            raise InvalidParameter(
+                f"size must be below the number of occurrences in the data, and {self.size} is not; "
+                "ask for fewer keys, or publish without sampling."
+            )
+        return type(self)(Fraction(self.size, total))
 
     def _mass(self, frequency: int, bits: int) -> tuple[Fraction, Fraction]:
         """Bounds of rate * frequency^power."""
@@ -88,9 +133,12 @@ class _Threshold(Scheme):
         return self.rate * Fraction(low, scale), self.rate * Fraction(low if exact else low + 1, scale)
 
     def __str__(self) -> str:
-        return f"{self._name}:{self.rate}" + ("" if self.power == 1 else f":{self.power}")
+        rate = f"size={self.size}" if self._rate is None else str(self._rate)
+        return f"{self._name}:{rate}" + ("" if self.power == 1 else f":{self.power}")
 
     def __repr__(self) -> str:
+        if self.size is not None:
+            return f"{type(self).__name__}(size={self.size})"
         return f"{type(self).__name__}({str(self.rate)!r}, power={str(self.power)!r})"
 
 
@@ -103,6 +151,8 @@ class Ppswor(_Threshold):
     Args:
         rate: positive.
         power: from 0 to 2.
+        size: instead of a rate: how many keys to expect at most. `publish` then spends a part of epsilon on a private
+            estimate of the number of occurrences and sets rate = size / estimate.
 
     >>> Ppswor("0.01").bounds(1, 60)[0] < 1 - Fraction(99004983, 10**8)
     True
@@ -158,6 +208,8 @@ class Priority(_Threshold):
     Args:
         rate: positive.
         power: from 0 to 2.
+        size: instead of a rate: how many keys to expect at most. `publish` then spends a part of epsilon on a private
+            estimate of the number of occurrences and sets rate = size / estimate.
 
     >>> Priority("0.01").bounds(3, 60)[0]
     Fraction(3, 100)
@@ -169,6 +221,13 @@ class Priority(_Threshold):
         """Rational numbers below and above min(1, rate i^power); equal where the power is whole."""
         low, high = self._mass(frequency, bits + 8)
         return min(Fraction(1), low), min(Fraction(1), high)
+
+    def floors(self, first: int, last: int) -> list[int]:
+        """`floor` for all frequencies; with a whole power in integers."""
+        if self.power.denominator != 1:
+            return super().floors(first, last)
+        above, below, power = self.rate.numerator << UNIT_BITS, self.rate.denominator, self.power.numerator
+        return [min(1 << UNIT_BITS, above * i**power // below) for i in range(first, last + 1)]
 
     @property
     def certain_from(self) -> int | None:
@@ -230,7 +289,7 @@ class SamplingScheme(Scheme):
 
 
 def read_scheme(text: str) -> Scheme:
-    """Read a scheme as written by `str`: ``ppswor:0.01``, ``priority:1/100:0.5``, ``table:0,1/2,1``.
+    """Read a scheme as written by `str`: ``ppswor:0.01``, ``priority:1/100:0.5``, ``ppswor:size=1000``, ``table:0,1``.
 
     Raises:
         InvalidParameter: if it is none.
@@ -239,11 +298,19 @@ def read_scheme(text: str) -> Scheme:
     parts = rest.split(":") if rest else []
     if kind == "table" and rest:
         return SamplingScheme(rest.split(","))
+    if kind in ("bottom-k", "bottomk", "hash", "coordinated"):
+        raise InvalidParameter(
+            f"a {kind} sample cannot be made private afterwards: privacy gains from sampling only if each key is taken "
+            "or left by its own secret coin with a probability fixed in advance. A fixed size makes keys depend on "
+            "each other, and a public hash tells everybody which keys would be taken."
+        )
     kinds: dict[str, type[_Threshold]] = {"ppswor": Ppswor, "priority": Priority}
     if kind not in kinds or not 1 <= len(parts) <= 2:
         raise InvalidParameter(
             f"sampling must be written as ppswor:RATE or priority:RATE, with :POWER if it is not 1, got {text[:60]!r}."
         )
+    if parts[0].startswith("size=") and parts[0][5:].isdecimal():
+        return kinds[kind](None, *parts[1:], size=int(parts[0][5:]))
     return kinds[kind](*parts)
 
 
@@ -260,6 +327,8 @@ def _integer_root(number: int, degree: int) -> int:
     """The largest integer whose `degree`-th power is at most `number`, by Newton's method from above."""
     if number < 2 or degree == 1:
         return number
+    if degree == 2:
+        return math.isqrt(number)
     guess = 1 << -(-number.bit_length() // degree)
     # Invariant: guess is at least the root; each step falls until it is the root.
     while True:

@@ -34,13 +34,13 @@ class WeightedSample:
     """Each key is reported with the largest probability that privacy and sampling allow.
 
     Without a scheme this is the optimal histogram: a key of frequency w is reported with value w - D if that is
-    positive, and not at all otherwise; D is one fixed law on 0 .. W-1. Without values the key alone is reported, with the same
-    probability.
+    positive, and not at all otherwise; D is one fixed law on 0 .. W-1. Without values the key alone is reported,
+    with the same probability.
 
     With a scheme, a key of frequency i is sampled with probability q_i and then reported with probability pi_i / q_i;
-    the law is that of both steps together, and drawing from it needs no separate sampling. Privacy profits from sampling:
-    pi_i = q_i where q_i is small enough. See `dptally.observation_models.sampled_rows` for how rows are made. What a
-    key's value means then depends on its row: use `estimate`.
+    the law is that of both steps together, and drawing from it needs no separate sampling. Privacy profits from
+    sampling: pi_i = q_i where q_i is small enough. See `dptally.observation_models.sampled_rows` for how rows are made.
+    What a key's value means then depends on its row: use `estimate`.
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key, certified in
@@ -49,9 +49,11 @@ class WeightedSample:
 
     Error:
         No scheme with the same guarantee reports any frequency with a larger probability, up to 2^-60 [CGSS21, Lemma
-        4.1]. With values, among the schemes that report keys so, no other one separates frequencies better (with a
-        scheme: as `sub_tokens` grows); the value costs nothing. Without a scheme this is Algorithm 4 of [CGSS21] for
-        q = 1, where its rows are G_i(j) = pi_{i-j}; unlike Lemma 4.2 and 5.2 it does not need an integral L.
+        4.1]. The value costs nothing. Among the schemes that report keys so, values separate frequencies the better the
+        larger `sub_tokens` is, and best in the limit (Algorithm 5 of [CGSS21], corrected); without sampling and for
+        integral L one value per frequency is already best. Without a scheme this is Algorithm 4 for q = 1, where its
+        rows are G_i(j) = pi_{i-j}; unlike Lemma 4.2 and 5.2 it does not need an integral L.
+
     Cost:
         Without a scheme, a table of at most 2 ceil(L) + 1 numbers,
         L = ln((e^epsilon - 1 + 2 delta) / (delta (e^epsilon + 1))) / epsilon.
@@ -89,7 +91,9 @@ class WeightedSample:
         self.values = bool(values)
         self.sub_tokens = as_count("sub_tokens", sub_tokens, largest=64)
         if self.sub_tokens > 1 and (scheme is None or not values):
-            raise InvalidParameter("sub_tokens needs a sampling scheme and values: without them one is as good.")
+            raise InvalidParameter(
+                "sub_tokens needs values and a sampling scheme; Priority(1) is the one that takes every key."
+            )
 
     def __repr__(self) -> str:
         scheme = "" if self.scheme is None else f", scheme={self.scheme!r}"
@@ -149,14 +153,28 @@ class WeightedSample:
             return Fraction(self.sampled_rows.reported(frequency, frequency)[0], 1 << UNIT_BITS)
         return Fraction(self.cumulative[min(frequency, self.width) - 1], 1 << _BITS)
 
-    def first_frequency(self, probability: Fraction) -> int:
-        """Without a scheme: the smallest frequency that is reported with at least this probability."""
-        return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
+    def first_frequency(self, probability: Fraction) -> int | None:
+        """The smallest frequency that is reported with at least this probability, or None if there is none.
+
+        With a scheme, frequencies up to 2^62 are looked at, as far as rows of this scheme can be listed.
+        """
+        if self.scheme is None:
+            return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
+        low, high = 0, 1
+        try:
+            # Invariant: low is reported with a smaller probability.
+            while self.reporting_probability(high) < probability:
+                low, high = high, 2 * high
+            return low + 1 + bisect_left(range(low + 1, high), probability, key=self.reporting_probability)
+        except InvalidParameter:
+            return None
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
         """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
         frequency = _as_frequency(true_frequency)
-        if self.scheme is not None and frequency:
+        if frequency == 0:
+            return {None: Fraction(1)}
+        if self.scheme is not None:
             band = next(self.sampled_rows.bands([frequency]))
             return {
                 None: Fraction(0),
@@ -171,9 +189,11 @@ class WeightedSample:
         return law
 
     @cached_property
-    def _certified(self) -> CertifiedShiftTable | CertifiedRows:
-        if self.scheme is not None:
-            return CertifiedRows(self.sampled_rows, epsilon=self.epsilon, delta=self.delta)
+    def _certified_rows(self) -> CertifiedRows:
+        return CertifiedRows(self.sampled_rows, epsilon=self.epsilon, delta=self.delta)
+
+    @cached_property
+    def _certified_table(self) -> CertifiedShiftTable:
         return CertifiedShiftTable(self.table, values=self.values, epsilon=self.epsilon, delta=self.delta)
 
     def certify(self) -> Certificate:
@@ -182,7 +202,7 @@ class WeightedSample:
         Raises:
             PrivacyViolation: with the offending pair of frequencies.
         """
-        return self._certified.certificate
+        return (self._certified_table if self.scheme is None else self._certified_rows).certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
@@ -192,13 +212,26 @@ class WeightedSample:
         Raises:
             InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
-        given = np.asarray(frequencies)
-        if given.dtype.kind not in "iu" or given.ndim != 1:
-            raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
-        if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
-            raise InvalidParameter("frequencies must be from 0 to 2^62.")
+        given = _as_frequencies(frequencies)
         self.certify()
-        return self._certified.draw(np.ascontiguousarray(given, dtype=np.int64), bits)
+        return (self._certified_table if self.scheme is None else self._certified_rows).draw(given, bits)
+
+    def draw_given_sampled(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each key of a sample taken with this law's scheme; 0 means not reported.
+
+        Postcondition: see `dptally.observation_models.conditional_rows`.
+
+        Raises:
+            InvalidParameter: without a scheme, or if a frequency is not a whole number from 1 to 2^62.
+            InvalidSource: if a frequency is never sampled by the scheme.
+        """
+        from dptally.observation_models.conditional_rows import draw_given_sampled
+
+        given = _as_frequencies(frequencies)
+        if self.scheme is None or (given.size and given.min() < 1):
+            raise InvalidParameter("draw_given_sampled needs a sampling scheme, and frequencies of at least 1.")
+        self.certify()
+        return draw_given_sampled(self._certified_rows, self.scheme, given, bits)
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn reported values into estimates of sums of a function of frequency.
@@ -211,6 +244,15 @@ class WeightedSample:
         from dptally.observation_models.estimators import make_estimator
 
         return make_estimator(self, kind, of)
+
+
+def _as_frequencies(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    given = np.asarray(frequencies)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
+    if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
+        raise InvalidParameter("frequencies must be from 0 to 2^62.")
+    return np.ascontiguousarray(given, dtype=np.int64)
 
 
 def _as_frequency(number: int) -> int:

@@ -17,7 +17,8 @@ class Guarantee:
         delta: exact.
         unit: the column whose values are protected, or None when every row is a unit of its own.
         max_keys_per_unit: how many distinct keys of one unit are counted at most, each once.
-        mechanism: the mechanism that drew the release.
+        mechanism: the mechanism that drew the release; "sanitized_sample" for a sample that somebody else had drawn.
+        spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate; usually 0.
         private: False when the draw was seeded: then nothing at all is promised.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
     """
@@ -27,6 +28,7 @@ class Guarantee:
     unit: str | None
     max_keys_per_unit: int
     mechanism: str
+    spent_on_size: Fraction = Fraction(0)
     private: bool = True
     neighbours: str = "add or remove one unit"
 
@@ -46,9 +48,19 @@ class Guarantee:
         return (
             f"This release is (epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and "
             f"delta = {_readable(self.delta)}: the probability of anything that can be seen in it or concluded from it "
-            f"changes by at most a factor of e^epsilon, plus delta, when {change}. {bound}. "
+            f"changes by at most a factor of e^epsilon, plus delta, when {change}. {bound}.{self._conditions()} "
             "The guarantee was checked in exact integers on the table the release was drawn from."
         )
+
+    def _conditions(self) -> str:
+        if self.mechanism == "sanitized_sample":
+            return (
+                " The data is what a sample was drawn from; all of this holds provided that the sample was drawn as "
+                "stated, each key by its own secret coin."
+            )
+        if self.spent_on_size:
+            return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."
+        return ""
 
 
 def _readable(number: Fraction) -> str:

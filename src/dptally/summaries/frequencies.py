@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from dptally.contributions import HashCollision, bound_contributions, check_max_keys_per_unit
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.randomness import BitSource
+from dptally.observation_models.sampling_schemes import Scheme
+from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import Session, check_memory_limit, in_background
 
-__all__ = ["Frequencies", "count_keys"]
+__all__ = ["Frequencies", "count_keys", "count_occurrences"]
 
 Progress = Callable[[str, float | None], None]
+_REPEATED, _NOTHING = -2, -3
 
 
 class Frequencies:
@@ -33,6 +35,7 @@ class Frequencies:
         unit: the column that says whose rows they are, or None when every row is its own unit.
         max_keys_per_unit: the most keys one unit adds to, once each. It is 1 when every row is its own unit;
             where counts came aggregated, it is what the caller states about them.
+        scheme: how the keys were sampled, where they are a sample that somebody has drawn; else None.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class Frequencies:
         bits: BitSource,
         memory_limit: str | None,
         progress: Progress | None,
+        scheme: Scheme | None = None,
     ) -> None:
+        self.scheme = scheme
         self.key = rows.key
         self.unit = rows.unit
         own_units = rows.unit is None and rows.count is None
@@ -89,6 +94,10 @@ class Frequencies:
             raise InvalidSource("the source holds text that is not valid UTF-8.")
         if self._rows.count is None:
             return
+        if (counts == _REPEATED).any():
+            raise InvalidSource("a key is in the sample more than once; each key must come with its whole count.")
+        if (counts == _NOTHING).any():
+            raise InvalidSource(f"column '{self._rows.count}' must hold counts of at least 1: a sample has no others.")
         if (counts < 0).any():
             raise InvalidSource(f"column '{self._rows.count}' must hold non-negative integers; some rows do not.")
         if (counts > MAXIMUM_COUNT).any():
@@ -99,8 +108,9 @@ class Frequencies:
         keys = ", ".join(f"k{i}" for i in range(len(self.key)))
         if self._rows.count is None:
             count = "count(*)"
-        else:  # -1 marks a group with a value that is no count: an error raised in SQL would quote it
-            count = f"CASE WHEN count(n) < count(*) THEN -1 ELSE least(sum(n), {MAXIMUM_COUNT + 1}) END"
+        else:  # negative numbers mark groups with values that are no counts: an error raised in SQL would quote them
+            sample = f"WHEN count(*) > 1 THEN {_REPEATED} WHEN min(n) < 1 THEN {_NOTHING}" if self.scheme else ""
+            count = f"CASE WHEN count(n) < count(*) THEN -1 {sample} ELSE least(sum(n), {MAXIMUM_COUNT + 1}) END"
         sql = f"SELECT {keys}, CAST({count} AS BIGINT) AS n FROM ({self._rows.select(session)}) GROUP BY {keys}"  # noqa: S608
         if self._rows.count is not None:
             sql = f"SELECT * FROM ({sql}) WHERE n <> 0"  # noqa: S608
@@ -192,6 +202,7 @@ def count_keys(
     bits: BitSource,
     memory_limit: str | None = None,
     progress: Progress | None = None,
+    sampled_by: Scheme | None = None,
 ) -> Frequencies:
     """Count the units of every key, after each unit has been held to `max_keys_per_unit` keys.
 
@@ -204,6 +215,8 @@ def count_keys(
         bits: where the random choice comes from.
         memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
         progress: called with the stage and how much of it is done (None when unknown).
+        sampled_by: the scheme that drew the rows, where they are a sample with counts already; then a key that comes
+            twice, or with a count below 1, is an error.
 
     Raises:
         InvalidParameter: a parameter is out of range.
@@ -211,5 +224,25 @@ def count_keys(
     check_max_keys_per_unit(max_keys_per_unit)
     check_memory_limit(memory_limit)
     return Frequencies(
-        rows, max_keys_per_unit=max_keys_per_unit, bits=bits, memory_limit=memory_limit, progress=progress
+        rows,
+        max_keys_per_unit=max_keys_per_unit,
+        bits=bits,
+        memory_limit=memory_limit,
+        progress=progress,
+        scheme=sampled_by,
     )
+
+
+def count_occurrences(rows: Rows, *, memory_limit: str | None = None) -> int:
+    """The number of occurrences that `count_keys` would count, without a unit. Private, and exact.
+
+    Raises:
+        InvalidParameter: the source can be read only once, and is needed again for the keys.
+        InvalidSource: the data cannot be read as asked.
+    """
+    if rows.once:
+        raise InvalidParameter(
+            "a sample size needs a source that can be read twice: once for the total, once for the keys."
+        )
+    with count_keys(rows, max_keys_per_unit=1, bits=SystemBits(), memory_limit=memory_limit) as frequencies:
+        return sum(int(counts.sum()) for _, counts in frequencies.batches())

@@ -1,0 +1,365 @@
+"""Questions asked of a release and of a law: functions of frequency, accuracy, order, and samples without privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dptally
+from dptally.errors import InvalidParameter
+from dptally.estimates.accuracy import Accuracy, accuracy_by_frequency, count_frequencies, population_accuracy
+from dptally.estimates.frequencies import estimate_frequencies
+from dptally.estimates.functions import frequency_function
+from dptally.estimates.order_statistics import expected_kendall_tau, pair_concordance
+from dptally.evaluation.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
+from dptally.observation_models import WeightedSample
+from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
+from dptally.randomness import SeededBits
+
+PLAIN = WeightedSample("1", "0.01")
+SAMPLED = WeightedSample("0.5", "0.001", Priority("0.05"), sub_tokens=3)
+POISSON = WeightedSample("1", "0.01", Ppswor("0.1"))
+KEYS_ONLY = WeightedSample("1", "0.01", Ppswor("0.1"), values=False)
+LAWS = [PLAIN, SAMPLED, POISSON]
+POPULATION = {1: 5, 2: 3, 4: 2, 9: 1, 30: 2, 100: 1}
+
+
+def law_name(law: WeightedSample) -> str:
+    """Short names of test cases."""
+    return "histogram" if law.scheme is None else f"{law.scheme}/{law.sub_tokens}"
+
+
+# ---- functions of frequency ----
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("keys", [1, 1, 1]),
+        ("power:0", [1, 1, 1]),
+        ("power:2", [1, 81, 10**24]),
+        (" power:0.5 ", [1.0, 3.0, 1e6]),
+        ("power:1/2", [1.0, 3.0, 1e6]),
+        ("capped:5", [1, 5, 5]),
+        ("capped:5/2", [1, Fraction(5, 2), Fraction(5, 2)]),
+        ("log", [math.log(2), math.log(10), math.log1p(10**12)]),
+    ],
+)
+def test_named_functions(name: str, wanted: list[Any]) -> None:
+    """A name stands for its formula, exactly where the formula is rational."""
+    function = frequency_function(name)
+    assert function is not None
+    assert [function(frequency) for frequency in (1, 9, 10**12)] == pytest.approx(wanted, rel=1e-15)
+    if not isinstance(wanted[-1], float):
+        assert [function(frequency) for frequency in (1, 9, 10**12)] == wanted
+
+
+def test_functions_that_need_no_name() -> None:
+    """Functions pass through, and all ways to say "the frequency itself" are None."""
+    assert frequency_function(math.log1p) is math.log1p
+    assert [frequency_function(of) for of in (None, "count", "power:1")] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        ("median", "of must be 'count', 'keys', 'log', 'power:P', 'capped:C' or a function of frequency, got 'median'"),
+        ("log:2", "of must be"),
+        ("power", "of must be"),
+        ("", "of must be"),
+        (3, "of must be .* got '3'"),
+        ("power:3", "the power in of must be from 0 to 2, got 3"),
+        ("power:-1", "the power in of must be from 0 to 2"),
+        ("power:x", "the power in of must be a number, got 'x'"),
+        ("capped:0", "the cap in of must be positive, got 0"),
+        ("capped:nan", "the cap in of must be a number"),
+    ],
+)
+def test_bad_functions(of: Any, message: str) -> None:
+    """Anything else gets one sentence."""
+    with pytest.raises(InvalidParameter, match=message):
+        frequency_function(of)
+
+
+# ---- accuracy ----
+
+
+def outcomes(law: WeightedSample, frequencies: list[int], weigh: Any) -> Iterator[tuple[Fraction, Fraction]]:
+    """Every joint outcome of a few keys: the estimate of the sum, and its probability."""
+    for draw in product(*(law.row(frequency).items() for frequency in frequencies)):
+        chance = math.prod((part for _, part in draw), start=Fraction(1))
+        yield sum((weigh(value) for value, part in draw if value is not None and part), Fraction(0)), chance
+
+
+@pytest.mark.parametrize("of", [None, "keys", "capped:3", "power:1/2", "log"])
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_accuracy_of_a_population_by_enumeration(law: WeightedSample, of: str | None) -> None:
+    """Bias, variance and NRMSE of a sum are those of its exact law, enumerated over all outcomes of three keys."""
+    frequencies = [2, 2, 5]
+    weigh = law.estimator("mle", frequency_function(of))
+    pairs = list(outcomes(law, frequencies, weigh))
+    mean = sum((chance * estimate for estimate, chance in pairs), Fraction(0))
+    spread = sum((chance * (estimate - mean) ** 2 for estimate, chance in pairs), Fraction(0))
+    function = frequency_function(of) or (lambda frequency: frequency)
+    truth = sum(Fraction(function(frequency)) for frequency in frequencies)
+    found = population_accuracy(law, frequencies, of=of)
+    assert found.truth == pytest.approx(float(truth), rel=1e-14)
+    assert found.bias == pytest.approx(float(mean - truth), rel=1e-14)
+    assert found.variance == pytest.approx(float(spread), rel=1e-14)
+    error = sum((chance * (estimate - truth) ** 2 for estimate, chance in pairs), Fraction(0))
+    assert found.mse == pytest.approx(float(error), rel=1e-13)
+    assert found.nrmse == pytest.approx(math.sqrt(error) / truth, rel=1e-13)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_populations_are_counted_by_frequency(law: WeightedSample) -> None:
+    """An array and a mapping from frequency to number of keys are the same population, and parts add up."""
+    array = np.repeat(list(POPULATION), list(POPULATION.values()))
+    whole = population_accuracy(law, array)
+    assert whole == population_accuracy(law, POPULATION)
+    parts = [population_accuracy(law, {frequency: keys}) for frequency, keys in POPULATION.items()]
+    assert whole.bias == pytest.approx(sum(part.bias for part in parts))
+    assert whole.variance == pytest.approx(sum(part.variance for part in parts))
+    assert population_accuracy(law, []) == Accuracy(0.0, 0.0, 0.0)
+    assert math.isnan(population_accuracy(law, []).nrmse)
+
+
+def test_accuracy_frequency_by_frequency() -> None:
+    """The table has one row per distinct frequency, with the exact numbers of the estimator."""
+    table = accuracy_by_frequency(POISSON, [4, 9, 4], of="keys")
+    weigh = POISSON.estimator("mle", lambda frequency: 1)
+    assert table["frequency"].to_list() == [4, 9]
+    assert table["reported"].to_list() == [float(POISSON.reporting_probability(i)) for i in (4, 9)]
+    assert table["bias"].to_list() == [float(weigh.bias(i)) for i in (4, 9)]
+    assert table["mse"].to_list() == pytest.approx([float(weigh.mse(i)) for i in (4, 9)])
+    assert table["nrmse"].to_list() == pytest.approx([math.sqrt(weigh.mse(i)) for i in (4, 9)])
+    assert table.equals(release_of(POISSON, {"a": 1}).accuracy([4, 9], "keys"))
+
+
+@pytest.mark.parametrize("frequencies", [[1.5], [[1, 2]], ["a"], {1: 0.5}, [0], [-1], {3: -1}, {0: 4}])
+def test_bad_populations(frequencies: Any) -> None:
+    """Frequencies are whole and at least 1."""
+    with pytest.raises(InvalidParameter, match=r"frequencies must be (whole numbers|at least 1)"):
+        count_frequencies(frequencies)
+
+
+# ---- order ----
+
+
+@pytest.mark.parametrize("law", [*LAWS, KEYS_ONLY], ids=lambda law: f"{law_name(law)}/{law.values}")
+@pytest.mark.parametrize(("higher", "lower"), [(2, 1), (7, 3), (12, 11), (60, 5)])
+def test_pairs_by_enumeration(law: WeightedSample, higher: int, lower: int) -> None:
+    """The probability of the right order is the sum over all pairs of outcomes, ties half."""
+    slow = sum(
+        (
+            above * below * (Fraction(1, 2) if (first or 0) == (second or 0) else int((first or 0) > (second or 0)))
+            for first, above in law.row(higher).items()
+            for second, below in law.row(lower).items()
+        ),
+        Fraction(0),
+    )
+    assert pair_concordance(law, higher, lower) == slow
+
+
+def test_the_printed_concordance() -> None:
+    """Frequencies five apart that are always reported, at epsilon 1/2 and delta 1/100, have the figures of the errata.
+
+    .92822 with one value per unit, .93160 with eight, .93163 for Algorithm 5, here 64.
+    """
+    found = [pair_concordance(WeightedSample("1/2", "0.01", Priority(1), sub_tokens=m), 15, 10) for m in (1, 8, 64)]
+    assert [f"{float(chance):.5f}" for chance in found] == ["0.92822", "0.93160", "0.93163"]
+    assert found[0] == pytest.approx(float(pair_concordance(WeightedSample("1/2", "0.01"), 15, 10)), abs=1e-12)
+
+
+@pytest.mark.parametrize("scheme", [Priority("0.1"), Ppswor("0.05"), SamplingScheme(["1/2"])], ids=str)
+def test_finer_values_separate_no_worse(scheme: Any) -> None:
+    """Concordance does not fall as values get finer, up to rounding of tables."""
+    laws = [WeightedSample("0.5", "0.01", scheme, sub_tokens=m) for m in (1, 2, 4, 8)]
+    for higher, lower in [(2, 1), (6, 5), (9, 4), (20, 18), (40, 30)]:
+        found = [pair_concordance(law, higher, lower) for law in laws]
+        assert all(after >= before - Fraction(1, 2**60) for before, after in pairwise(found))
+
+
+@pytest.mark.parametrize("law", [*LAWS, KEYS_ONLY], ids=lambda law: f"{law_name(law)}/{law.values}")
+def test_rank_correlation_by_pairs(law: WeightedSample) -> None:
+    """Kendall's tau, computed in one pass, is the mean of 2 c - 1 over all pairs whose frequencies differ."""
+    agreed = pairs = Fraction(0)
+    for (first, some), (second, others) in product(POPULATION.items(), POPULATION.items()):
+        if first > second:
+            agreed += some * others * (2 * pair_concordance(law, first, second) - 1)
+            pairs += some * others
+    assert expected_kendall_tau(law, POPULATION) == pytest.approx(float(agreed / pairs), abs=1e-12)
+
+
+def test_rank_correlation_at_its_ends() -> None:
+    """Frequencies far apart are ordered surely; where no two differ there is no order to find."""
+    assert expected_kendall_tau(PLAIN, [100, 200, 300, 10**12]) == pytest.approx(1)
+    assert math.isnan(expected_kendall_tau(PLAIN, [7, 7, 7]))
+    assert math.isnan(expected_kendall_tau(PLAIN, []))
+    with pytest.raises(InvalidParameter, match="higher must be above lower, got 3 and 3"):
+        pair_concordance(PLAIN, 3, 3)
+    with pytest.raises(InvalidParameter, match="lower must be at least 1, got 0"):
+        pair_concordance(SAMPLED, 3, 0)
+
+
+# ---- a release ----
+
+
+def release_of(law: WeightedSample, values: dict[str, int]) -> dptally.Release:
+    """A release with chosen values, as if drawn from a law."""
+    some = dptally.publish({"a": 1}, epsilon=1, delta="0.01", randomness=SeededBits(1))
+    keys = sorted(values)
+    columns = [pa.array(keys, pa.string()), pa.array([values[key] for key in keys], pa.int64())]
+    return dptally.Release(pa.table(columns, names=["key", "value"]), some.guarantee, some.certificate, law)
+
+
+VALUES = {"ant": 90, "bee": 300, "cat": 45, "dog": 300, "eel": 3}
+
+
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_order_questions_for_every_law(law: WeightedSample) -> None:
+    """Top and rank go by value; estimates never fall as values grow, so quantiles go with them, in frequencies."""
+    release = release_of(law, VALUES)
+    assert release.top(3)["key"].to_list() == ["bee", "dog", "ant"]
+    assert [release.rank(key) for key in ("bee", "dog", "ant", "cat", "eel", "fox")] == [1, 1, 3, 4, 5, None]
+    estimates = release.table().sort("value")["estimate"].to_list()
+    assert estimates == sorted(estimates)
+    assert [release.quantile(q) for q in (0, "0.4", "0.5", 1)] == [
+        estimates[0],
+        estimates[1],
+        estimates[2],
+        estimates[4],
+    ]
+    assert estimates[-1] == pytest.approx(300 / law.sub_tokens, abs=20)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_sums_by_name(law: WeightedSample) -> None:
+    """A named function gives the sum that the same function gives, with bounds that hold in order."""
+    release = release_of(law, VALUES)
+    functions: dict[str, Any] = {"count": None, "keys": lambda w: 1, "power:2": lambda w: w**2, "log": math.log1p}
+    for name, function in functions.items():
+        found = release.sum(of=name)
+        assert found == release.sum(of=function)
+        assert 0 < found.lower <= found.upper
+        assert found.estimate == pytest.approx(
+            law.estimator("mle", function).weights(np.array([90, 300, 45, 300, 3])).sum()
+        )
+    assert release.sum(of="keys").lower == 5
+    assert release.sum(of="capped:2").lower <= 10
+
+
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_sums_with_factors(law: WeightedSample) -> None:
+    """Factors weigh keys; 0 or nothing leaves a key out; a negative one leaves no lower bound."""
+    release = release_of(law, VALUES)
+    some = pl.col("key").is_in(["ant", "dog"])
+    assert release.sum(times=some, of="keys") == release.sum(some, of="keys")
+    assert release.sum(times=pl.when(some).then(1), of="log") == release.sum(some, of="log")
+    twice = release.sum(some, times="2", of="log")
+    once = release.sum(some, of="log")
+    assert (twice.estimate, twice.lower, twice.upper) == pytest.approx(
+        (2 * once.estimate, 2 * once.lower, 2 * once.upper)
+    )
+    mixed = release.sum(times="CASE WHEN key < 'b' THEN -1 ELSE 1 END")
+    assert mixed.estimate == pytest.approx(release.sum().estimate - 2 * release.sum("key < 'b'").estimate)
+    assert mixed.lower == -math.inf and mixed.upper < math.inf
+    assert "no lower bound" in str(mixed)
+    for times, message in (
+        ("key", "times must give a number"),
+        (pl.lit(math.inf), "times must give a finite number"),
+        ("nosuch", "times cannot be evaluated"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            release.sum(times=times)
+
+
+def test_selections_by_value_have_wider_bounds() -> None:
+    """A condition on values picks lucky keys, so its bounds must hold for all released keys together."""
+    release = release_of(PLAIN, VALUES)
+    by_key, by_value = release.sum("key IN ('bee', 'dog')"), release.sum("value > 100")
+    assert (by_key.estimate, by_key.keys) == (by_value.estimate, by_value.keys)
+    assert by_value.lower < by_key.lower and by_value.upper > by_key.upper
+    weighed = release.sum("key IN ('bee', 'dog')", times="value / value")
+    assert (weighed.lower, weighed.upper) == (by_value.lower, by_value.upper)
+
+
+@pytest.mark.parametrize("law", [SAMPLED, POISSON], ids=law_name)
+@pytest.mark.parametrize("confidence", ["0.5", "0.99"])
+def test_bounds_of_sampled_keys_hold(law: WeightedSample, confidence: str) -> None:
+    """For every true frequency, the exact share of released keys whose bounds miss is at most 1 - confidence."""
+    found = estimate_frequencies(law, np.arange(1, 40 * law.sub_tokens + 1, dtype=np.int64), confidence)
+    assert found.upper is not None
+    for frequency in range(1, 41):
+        missed = sum(
+            chance
+            for value, chance in law.row(frequency).items()
+            if value is not None and not found.lower[value - 1] <= frequency <= found.upper[value - 1]
+        )
+        assert missed <= (1 - Fraction(confidence)) * law.reporting_probability(frequency)
+
+
+def test_keys_without_values_from_a_sample() -> None:
+    """Keys alone give a sum that is never over in expectation; what they cannot say is refused in one sentence."""
+    release = release_of(KEYS_ONLY, dict.fromkeys(VALUES, 1))
+    assert release.rank("bee") == 1 and release.top(2)["key"].to_list() == ["ant", "bee"]
+    found = release.sum(kind="lower")
+    assert found.lower == 5 <= found.estimate and found.upper == math.inf
+    assert (release.accuracy(range(1, 200), kind="lower")["bias"] <= 0).all()
+    with pytest.raises(InvalidParameter, match="use kind='lower'"):
+        release.sum()
+    with pytest.raises(InvalidParameter, match="quantile needs values"):
+        release.quantile("0.5")
+
+
+# ---- without privacy ----
+
+
+def test_inverse_probability_estimates() -> None:
+    """Estimate and variance are (8) and (9) of [CGSS21], by hand for a scheme with rational probabilities."""
+    scheme = SamplingScheme(["1/4", "1/2", 1])
+    found = estimate_sum_from_sample(np.array([1, 2, 2, 9]), scheme)
+    assert (found.estimate, found.keys) == (4 + 4 + 4 + 9, 4)
+    assert found.variance == 12 + 2 * 8
+    assert estimate_sum_from_sample(np.array([1, 2]), scheme, of="keys", factors=np.array([3, -1])).estimate == 10
+    accuracy = inverse_probability_accuracy(scheme, {1: 10, 2: 5, 7: 2})
+    assert (accuracy.truth, accuracy.bias, accuracy.variance) == (34, 0, 10 * 3 + 5 * 4)
+    assert accuracy.nrmse == pytest.approx(math.sqrt(50) / 34)
+    assert estimate_sum_from_sample(np.array([], dtype=np.int64), scheme).estimate == 0
+
+
+def test_inverse_probability_enumerated() -> None:
+    """Over all samples of three keys the estimate has no bias and the stated variance, and its own variance none."""
+    scheme, population = SamplingScheme(["1/8", "1/2", "3/4"]), [1, 2, 3]
+    mean = second = guessed = Fraction(0)
+    for taken in product([False, True], repeat=3):
+        chances = [scheme.probabilities[i - 1] for i in population]
+        chance = math.prod((q if t else 1 - q for q, t in zip(chances, taken, strict=True)), start=Fraction(1))
+        sample = np.array([i for i, t in zip(population, taken, strict=True) if t], dtype=np.int64)
+        found = estimate_sum_from_sample(sample, scheme)
+        mean += chance * Fraction(found.estimate)
+        second += chance * Fraction(found.estimate) ** 2
+        guessed += chance * Fraction(found.variance)
+    stated = inverse_probability_accuracy(scheme, population).variance
+    assert float(mean) == pytest.approx(6)
+    assert float(second - mean**2) == pytest.approx(stated) == pytest.approx(float(guessed))
+
+
+def test_inverse_probability_keeps_digits_and_refuses_the_impossible() -> None:
+    """The variance of an almost sure key is e^-x / (1 - e^-x), not rounded to 0; impossible samples are refused."""
+    found = inverse_probability_accuracy(Ppswor("1"), [60], of="keys")
+    assert found.variance == pytest.approx(math.exp(-60), rel=1e-12)
+    never = SamplingScheme([0, 1])
+    assert inverse_probability_accuracy(never, [1, 2]).bias == -1
+    with pytest.raises(InvalidParameter, match="never takes"):
+        estimate_sum_from_sample(np.array([1]), never)
+    with pytest.raises(InvalidParameter, match="factors must be one number"):
+        estimate_sum_from_sample(np.array([2]), never, factors=np.array([1.0, 2.0]))
