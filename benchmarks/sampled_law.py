@@ -2,8 +2,8 @@
 
     python benchmarks/sampled_law.py
 
-Each line is a process of its own, so that its peak memory is its own. "All keys" lists the reporting probability of every
-frequency up to saturation; "rows" makes and judges that many rows, spread over them, as a draw would.
+Each line is a process of its own, so that its peak memory is its own. "All keys" lists the reporting probability of
+every frequency up to saturation; "rows" makes and judges that many rows, spread over them, as a draw would.
 """
 
 from __future__ import annotations

@@ -12,18 +12,21 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.mechanisms.private_total import draw_total
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models.sampling_schemes import Scheme, read_scheme
+from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.randomness import BitSource, SystemBits
 from dptally.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
     from dptally.sources import Rows
+    from dptally.summaries.frequencies import Frequencies
+    from dptally.summaries.weighted_sample import SampledFrequencies
 
 __all__ = ["Progress", "publish", "sanitize"]
 
 Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
+_SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 
 
 def publish(
@@ -204,21 +207,44 @@ def _draw(
     sampled_by: Scheme | None = None,
 ) -> Release:
     """Count, draw, release."""
-    from dptally.summaries.frequencies import count_keys
-
     with (
         _reporter(progress) as report,
-        count_keys(
-            rows,
-            max_keys_per_unit=max_keys_per_unit,
-            bits=bits,
-            memory_limit=memory_limit,
-            progress=report,
-            sampled_by=sampled_by,
-        ) as frequencies,
+        _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by) as frequencies,
     ):
         drawn = mechanism.draw(frequencies, bits)
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
+
+
+def _count(
+    mechanism: PrivateWeightedSampling,
+    rows: Rows,
+    max_keys_per_unit: int,
+    memory_limit: str | None,
+    bits: BitSource,
+    report: Progress | None,
+    sampled_by: Scheme | None,
+) -> Frequencies | SampledFrequencies:
+    """Count all keys, or sample rows while reading where the scheme allows it and few keys will be left.
+
+    The law of what is released is the same either way. A seeded draw always counts: which row comes first is the
+    engine's choice, and a seed must repeat itself.
+    """
+    from dptally.summaries.frequencies import count_keys
+    from dptally.summaries.weighted_sample import sample_keys
+
+    scheme = mechanism.law.scheme
+    sparse = isinstance(scheme, Ppswor) and scheme.power == 1 and scheme.rate <= _SPARSE
+    if sparse and bits.private and rows.unit is None and rows.count is None and not rows.once:
+        assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
+        return sample_keys(rows, scheme, bits=bits, memory_limit=memory_limit, progress=report)
+    return count_keys(
+        rows,
+        max_keys_per_unit=max_keys_per_unit,
+        bits=bits,
+        memory_limit=memory_limit,
+        progress=report,
+        sampled_by=sampled_by,
+    )
 
 
 def _mechanism(

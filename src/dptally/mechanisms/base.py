@@ -6,14 +6,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dptally.observation_models import WeightedSample
+    from dptally.observation_models.sampling_schemes import Scheme
     from dptally.privacy import Certificate, Guarantee
     from dptally.randomness import BitSource
-    from dptally.summaries.frequencies import Frequencies
 
-__all__ = ["Drawn", "Mechanism"]
+__all__ = ["Counted", "Drawn", "Mechanism"]
+
+
+class Counted(Protocol):
+    """Private keys with counts whose contributions have been bounded, as `dptally.summaries` makes them."""
+
+    key: tuple[str, ...]
+    unit: str | None
+    max_keys_per_unit: int
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """How the keys were sampled, or None if all are there."""
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        """Distinct keys and their counts, each key once."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,5 +55,5 @@ class Drawn:
 class Mechanism(Protocol):
     """Draws a public table from private frequencies. Ready, and certified, once it exists."""
 
-    def draw(self, frequencies: Frequencies, bits: BitSource) -> Drawn:
+    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once. Refuses frequencies whose contributions were not bounded as the mechanism needs."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.mechanisms.base import Drawn
+from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models import WeightedSample
 from dptally.privacy import Guarantee
 from dptally.privacy.certifier import certify_copies
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dptally.observation_models.sampling_schemes import Scheme
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
-    from dptally.summaries.frequencies import Frequencies
 
 __all__ = ["PrivateWeightedSampling"]
 
@@ -80,7 +79,7 @@ class PrivateWeightedSampling:
             self.law.certify(), copies=max_keys_per_unit, epsilon=epsilon, delta=delta
         )
 
-    def draw(self, frequencies: Frequencies, bits: BitSource) -> Drawn:
+    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once for every distinct key, and keep what is reported.
 
         Rows leave in the order of their keys: neither the order of the input nor that of the engine shows. They are
@@ -130,7 +129,7 @@ def _order(rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
     return pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key])
 
 
-def _in_order(frequencies: Frequencies) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+def _in_order(frequencies: Counted) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
     """All keys as one batch, in the order of keys."""
     import pyarrow as pa
 

@@ -303,12 +303,11 @@ def _settle(bounds: Bounds, prefix: int, digits: int, bits: BitSource) -> bool:
             return False
 
 
-def _compare(
-    words: NDArray[np.uint64], low: int, high: int, *, digits: int = _WORD
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which words are surely below q, and which cannot be told, for low <= 2^digits q <= high."""
-    below = np.full(len(words), low == 1 << digits) if low in (0, 1 << digits) else words < words.dtype.type(low)
-    possible = np.full(len(words), high > 0) if high in (0, 1 << digits) else words < words.dtype.type(high)
+def _compare(words: NDArray[np.uint64], low: int, high: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which words are surely below q, and which cannot be told, for low <= 2^64 q <= high."""
+    # Against the last word below, since 2^64 does not fit into a word; 0 has none.
+    below = words <= np.uint64(low - 1) if low else np.zeros(len(words), dtype=bool)
+    possible = words <= np.uint64(high - 1) if high else np.zeros(len(words), dtype=bool)
     return below, possible & ~below
 
 
@@ -399,19 +398,22 @@ class _Hit:
     def draw(self, rows: int) -> NDArray[np.int64]:
         """Return which of `rows` rows hit, in order."""
         digits = self._bits.words(-(-rows // 8)).view(np.uint8)[:rows]
-        below, undecided = _compare(digits, *self._first, digits=_BYTE)  # type: ignore[arg-type]
-        open_rows = np.flatnonzero(undecided)
-        words = self._bits.words(len(open_rows))
-        for digit in range(*self._first):
+        low, high = self._first
+        found = np.flatnonzero(digits < high) if high < 1 << _BYTE else np.arange(rows)
+        leading = digits[found]
+        hits = leading < low
+        undecided = np.flatnonzero(~hits)
+        words = self._bits.words(len(undecided))
+        for digit in range(low, high):
             # These rows start with `digit`: what is left to compare are the digits after it.
-            of_digit = np.flatnonzero(digits[open_rows] == digit)
-            low, high = (min(max(bound - (digit << _WORD), 0), 1 << _WORD) for bound in self._second)
-            sure, still = _compare(words[of_digit], low, high)
+            places = np.flatnonzero(leading[undecided] == digit)
+            bounds = (min(max(bound - (digit << _WORD), 0), 1 << _WORD) for bound in self._second)
+            below, still = _compare(words[places], *bounds)
             for place in np.flatnonzero(still).tolist():
-                prefix = digit << _WORD | int(words[of_digit[place]])
-                sure[place] = _settle(self._bounds, prefix, _BYTE + _WORD, self._bits)
-            below[open_rows[of_digit]] = sure
-        return np.flatnonzero(below)
+                prefix = digit << _WORD | int(words[places[place]])
+                below[place] = _settle(self._bounds, prefix, _BYTE + _WORD, self._bits)
+            hits[undecided[places]] = below
+        return found[hits]
 
 
 # Rows of the first pass.
