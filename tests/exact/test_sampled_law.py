@@ -234,7 +234,7 @@ def test_bad_requests() -> None:
     """Requests that make no sense for a law get one sentence each."""
     with pytest.raises(InvalidParameter, match="scheme must be a sampling scheme"):
         WeightedSample(1, "1e-6", "ppswor")  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="sub_tokens needs a sampling scheme"):
+    with pytest.raises(InvalidParameter, match="sub_tokens needs values and a sampling scheme"):
         WeightedSample(1, "1e-6", sub_tokens=2)
     with pytest.raises(InvalidParameter, match="has rows, not one table"):
         _ = WeightedSample(1, "1e-6", Ppswor("0.1")).table
