@@ -24,7 +24,8 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
 from dptally.randomness import BitSource, SeededBits
 from dptally.sources import open_rows
-from dptally.summaries import sample_counts, sample_keys, weighted_sample
+from dptally.summaries import sample_counts, sample_keys
+from dptally.summaries.inclusion import RowHits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
 ALL = Ppswor(60)  # a row is left out with chance e^-60: every key is in the sample
@@ -237,7 +238,7 @@ def test_ties_of_rows_are_settled_by_more_bits() -> None:
     byte, word, last = digits >> 128, digits >> 64 & (1 << 64) - 1, digits & (1 << 64) - 1
     bytes_of_rows = int.from_bytes(bytes([byte - 1, byte + 1, byte, byte, byte, byte, 255, 0]), "little")
     bits = ChosenBits([bytes_of_rows, word - 1, word + 1, word, word, last - 1, last + 1])
-    assert weighted_sample._Hit(scheme, bits).draw(8).tolist() == [0, 2, 4, 7]
+    assert RowHits(scheme, bits).draw(8).tolist() == [0, 2, 4, 7]
     assert bits.left == 0
 
 
@@ -403,7 +404,9 @@ def test_read_once_and_silent(tmp_path: Path) -> None:
         assert (sample.key, sample.unit, sample.max_keys_per_unit, sample.scheme) == (("k",), None, 1, ALL)
         assert repr(sample) == "SampledFrequencies(key=('k',), scheme=Ppswor('60', power='1'))"
         assert [counts.tolist() for _, counts in sample.batches()] == [[1]]
-        with pytest.raises(InvalidParameter, match=r"^this sample has been read or closed; sample the keys again\.$"):
+        with pytest.raises(
+            InvalidParameter, match=r"^these frequencies have been read or closed; count the keys again\.$"
+        ):
             next(sample.batches())
     assert set(stages) == {"sampling rows", "counting sampled keys"}
 

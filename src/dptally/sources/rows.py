@@ -73,6 +73,25 @@ class Rows:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {', '.join(columns)} FROM ({source}){where}"  # noqa: S608 - no value of the data is in it
 
+    def select_numbered(self, session: Session) -> str | None:
+        """SQL for the keys of Parquet files with the number of the file as f and of the row in it as r.
+
+        Null keys are among them: a filter on the key would make DuckDB read the whole column first.
+
+        Returns:
+            The SQL, or None for any other source.
+        """
+        if not self.paths:
+            return None
+        source = self._scan.attach(session)
+        numbered = f"SELECT file_index AS f, file_row_number AS r, {source.removeprefix('SELECT ')}"
+        try:
+            session.types(numbered)
+        except InvalidSource:
+            return None  # no such columns: not Parquet
+        columns = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
+        return f"SELECT f, r, {columns} FROM ({numbered})"  # noqa: S608
+
     def __repr__(self) -> str:
         return f"Rows(key={self.key!r}, unit={self.unit!r}, count={self.count!r}, nulls={self.nulls!r})"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +14,15 @@ from dptally.observation_models.sampling_schemes import Scheme
 from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
-from dptally.sources.engine import Session, check_memory_limit, in_background
+from dptally.sources.engine import check_memory_limit
+from dptally.summaries.counting import Counting, Progress, integers
 
 __all__ = ["Frequencies", "count_keys", "count_occurrences"]
 
-Progress = Callable[[str, float | None], None]
 _REPEATED, _NOTHING = -2, -3
 
 
-class Frequencies:
+class Frequencies(Counting):
     """Distinct keys with their true frequencies. Private: nothing of the data shows in its `repr`.
 
     Counting starts when `batches` is first advanced, and its result can be read once: contributions are
@@ -53,13 +51,7 @@ class Frequencies:
         self.unit = rows.unit
         own_units = rows.unit is None and rows.count is None
         self.max_keys_per_unit = 1 if own_units else max_keys_per_unit
-        self._rows = rows
-        self._bits = bits
-        self._memory_limit = memory_limit
-        self._progress = progress
-        self._sessions: list[Session] = []
-        self._running: Generator[pa.RecordBatch, None, None] | None = None
-        self._taken = False
+        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         """Yield keys and their frequencies, in no particular order.
@@ -72,13 +64,11 @@ class Frequencies:
             InvalidParameter: they have been read already.
             InvalidSource: the data cannot be read as asked, or memory or disk do not suffice.
         """
-        if self._taken:
-            raise InvalidParameter("these frequencies have been read or closed; count the keys again.")
-        self._taken = True
+        self._take()
         try:
             counted = self._count_unbounded() if self.unit is None else self._count_bounded()
             for batch in counted:
-                counts = _integers(batch.column(batch.num_columns - 1))
+                counts = integers(batch.column(batch.num_columns - 1))
                 self._check(batch, counts)
                 yield batch.select(range(len(self.key))).rename_columns(list(self.key)), counts
         finally:
@@ -145,54 +135,8 @@ class Frequencies:
         sql = f"SELECT {keys}, count(*) AS n FROM chosen GROUP BY {keys}"  # noqa: S608
         yield from self._run(counting, sql, "bounding contributions")
 
-    def _open(self, *, share: float) -> Session:
-        session = Session(memory_limit=self._memory_limit, share=share, paths=self._rows.paths)
-        self._sessions.append(session)
-        return session
-
-    def _run(self, session: Session, sql: str, stage: str) -> Iterator[pa.RecordBatch]:
-        def waiting() -> None:
-            if self._progress is not None:
-                self._progress(stage, self._sessions[0].progress())
-
-        if self._progress is not None:
-            self._progress(stage, None)
-        self._running = in_background(session.batches(sql), interrupt=self._interrupt, waiting=waiting)
-        return self._running
-
-    def _interrupt(self) -> None:
-        for session in self._sessions:
-            session.interrupt()
-
-    def close(self) -> None:
-        """Stop counting and remove everything temporary. May be called again."""
-        self._taken = True
-        self._stop()
-
-    def _stop(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.close()
-        sessions, self._sessions = self._sessions, []
-        for session in sessions:
-            session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"Frequencies(key={self.key!r}, unit={self.unit!r}, max_keys_per_unit={self.max_keys_per_unit})"
-
-
-def _integers(column: pa.Array) -> NDArray[np.int64]:
-    # Not column.to_numpy(): that imports pandas where it is installed.
-    values = np.frombuffer(column.buffers()[1], dtype=np.int64)
-    return values[column.offset : column.offset + len(column)]
 
 
 def count_keys(
