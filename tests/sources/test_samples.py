@@ -220,7 +220,7 @@ def test_keys_of_rows_are_taken_with_their_probabilities(
 ) -> None:
     """12,000 draws for each of 6 frequencies follow q_i in both ways of reading; false alarms at most 1e-6 in all."""
     if not numbered:
-        monkeypatch.setattr(weighted_sample, "_MOST_NUMBERED_HITS", -1)
+        monkeypatch.setattr("dptally.summaries.weighted_sample._MOST_NUMBERED_HITS", -1)
     scheme = Ppswor(rate)
     assert min(row_pvalues(repeated, scheme, scheme)) > FALSE_ALARM / 6
 
