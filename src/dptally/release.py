@@ -70,15 +70,17 @@ class Release:
 
     def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
         """The table as a PyArrow table; see `table`."""
+        return self._with_bounds(self._rows, confidence)
+
+    def _with_bounds(self, rows: pa.Table, confidence: object) -> pa.Table:
+        """Some of the rows, with estimates and bounds."""
         import pyarrow as pa
 
-        found = estimate_frequencies(self.law, self._values, confidence)
-        table = self._rows
-        if not self.law.values:
-            table = table.set_column(len(self.key), "value", pa.nulls(len(self), type=pa.int64()))
+        found = estimate_frequencies(self.law, rows.column("value").to_numpy(), confidence)
+        nothing = pa.nulls(len(rows), type=pa.int64())
+        table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
-            filled = pa.nulls(len(self), type=pa.int64()) if column is None else pa.array(column, type=pa.int64())
-            table = table.append_column(name, filled)
+            table = table.append_column(name, nothing if column is None else pa.array(column, type=pa.int64()))
         return table
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
@@ -93,10 +95,7 @@ class Release:
         """
         import polars as pl
 
-        frame = pl.from_arrow(self.to_arrow(confidence=confidence))
-        if not isinstance(frame, pl.DataFrame):
-            raise TypeError("a table was expected")
-        return frame
+        return pl.DataFrame(pl.from_arrow(self.to_arrow(confidence=confidence)))
 
     def to_pandas(self, *, confidence: object = 0.95) -> pd.DataFrame:
         """The table as a pandas data frame; see `table`."""
@@ -203,8 +202,10 @@ class Release:
         """The n released keys with the largest values, largest first; ties in the order of keys."""
         if n < 0:
             raise InvalidParameter(f"n must not be negative, got {n}.")
+        import polars as pl
+
         order = np.argsort(-self._values, kind="stable")[:n]
-        return self.table(confidence=confidence)[order]
+        return pl.DataFrame(pl.from_arrow(self._with_bounds(self._rows.take(order), confidence)))
 
     def rank(self, key: object) -> int | None:
         """The place of a released key by value, 1 for the largest; equal values share the best place.

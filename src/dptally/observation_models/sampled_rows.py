@@ -44,6 +44,7 @@ __all__ = ["LARGEST_TABLE", "Column", "SampledRows"]
 
 _WHOLE = 1 << UNIT_BITS
 LARGEST_TABLE = 1 << 24  # rows of P that are listed one by one
+_BLOCK, _BLOCKS_KEPT = 512, 1024
 _STEADY = 64  # rows with P = Q in a row after which Lemma 4.4 is relied on
 
 
@@ -114,6 +115,7 @@ class SampledRows:
             raise InvalidParameter(
                 "epsilon is too large for so small a delta: the table would need more than 127 bits."
             )
+        self._blocks: dict[int, list[int]] = {}
         self._listed = [0]  # P_0, P_1, ...
         self._steady = 0  # how many of the last ones equal Q
         self._lasting = 0  # how many of the last ones are equal, once the scheme is constant
@@ -129,7 +131,19 @@ class SampledRows:
             return listed
         if self._constant_from is not None:
             return [*listed, *([self._listed[-1]] * len(missing))]
-        return [*listed, *self._scheme.floors(missing[0], missing[-1])]
+        return [*listed, *self._far(missing[0], missing[-1])]
+
+    def _far(self, first: int, last: int) -> list[int]:
+        """Q_i for i = first .. last, computed in blocks that neighbouring rows share."""
+        found: list[int] = []
+        for number in range(first // _BLOCK, last // _BLOCK + 1):
+            start = number * _BLOCK
+            if number not in self._blocks:
+                if len(self._blocks) >= _BLOCKS_KEPT:
+                    self._blocks.clear()
+                self._blocks[number] = self._scheme.floors(start, start + _BLOCK - 1)
+            found += self._blocks[number][max(first - start, 0) : last - start + 1]
+        return found
 
     @property
     def listed_to_end(self) -> bool:
