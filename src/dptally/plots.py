@@ -180,7 +180,7 @@ def _keys_panel(release: Release, n: int, confidence: object, height: int) -> An
 
 
 def _chance_panel(law: WeightedSample, height: int) -> Any:
-    """The exact reporting probability by frequency; what lies above the curve is hidden by privacy."""
+    """The exact reporting probability by frequency; what lies above the curve is not seen."""
     alt = _altair()
     # Floating point from here on: the curve is exact at every point drawn.
     last = law.first_frequency(Fraction(1)) or law.first_frequency(Fraction(95, 100)) or _FARTHEST
@@ -201,8 +201,10 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
     shown = curve.mark_area(color=_LIGHT, opacity=0.55).encode(y=y)
     line = curve.mark_line(color=_SHOWN, strokeWidth=2.4).encode(y=y, tooltip=tooltip)
     layers = [hidden, shown, line]
+    # Without sampling the curve rises late and steeply; with it, at once and slowly.
+    unseen = (0.04, 0.3, "hidden by privacy") if law.scheme is None else (0.04, 0.87, "not sampled, or hidden")
     for place, height_share, text, colour, side in (
-        (0.04, 0.3, "hidden by privacy", _FAINT, "left"),
+        (*unseen, _FAINT, "left"),
         (0.97, 0.07, "released", _SHOWN, "right"),
     ):
         word = alt.Chart(alt.Data(values=[{"frequency": place * end, "chance": height_share}]))
@@ -215,7 +217,9 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
         )
         mark = mark.encode(x="frequency:Q", y="chance:Q")
         layers.append(mark.mark_point(color=_SHOWN, filled=True, size=48, opacity=1))
-        beside = {"align": "center", "dy": 16} if below else {"align": "right", "dx": -9}
+        inside = {"align": "right", "dx": -9} if law.scheme is None else {"align": "left", "dx": 8, "dy": 10}
+        at_the_end = law.scheme is not None and 10 * frequency > 7 * end
+        beside = {"align": "center", "dy": 16} if below or at_the_end else inside
         layers.append(mark.mark_text(color=_INK, fontSize=11.5, text=text, **beside))
     heading = _heading("Chance that a key is released", "exact, from the law this release was drawn from", offset=10)
     return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
