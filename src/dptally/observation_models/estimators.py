@@ -8,6 +8,7 @@ i is reported with value j = i - d with probability p_d. Keys-only laws report t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
@@ -43,7 +44,7 @@ def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFuncti
     of_sample: dict[str, type[_Weights]] = {
         "mle": _MostLikelyOfSample,
         "lower": _NeverOverOfSample,
-        "unbiased": _UnbiasedOfSample,
+        "unbiased": _Unbiased,
     }
     return of_sample[kind](law, of)
 
@@ -93,8 +94,7 @@ class _Weights:
         """Mean squared error minus squared bias."""
         return self.mse(true_frequency) - self.bias(true_frequency) ** 2
 
-    def _moment(self, true_frequency: int, function: object) -> Fraction:
-        assert callable(function)  # noqa: S101 - for the type checker
+    def _moment(self, true_frequency: int, function: Callable[[Fraction], Fraction]) -> Fraction:
         row = self._law.row(true_frequency)
         terms = [chance * function(self(value)) for value, chance in row.items() if value is not None and chance]
         # Pairwise, so that long numerators meet only at the end.
@@ -143,7 +143,7 @@ class _MostLikelyOfSample(_Weights):
         self._prepare(np.unique(values).tolist())
         return super().weights(values)
 
-    def _moment(self, true_frequency: int, function: object) -> Fraction:
+    def _moment(self, true_frequency: int, function: Callable[[Fraction], Fraction]) -> Fraction:
         self._prepare([value for value in self._law.row(true_frequency) if value is not None])
         return super()._moment(true_frequency, function)
 
@@ -250,13 +250,19 @@ class _NeverOverOfSample(_Weights):
             del self._spent[i]  # no later value is possible for this row
 
 
-class _UnbiasedOfSample(_Weights):
-    """The same for a law with a sampling scheme and one value per frequency."""
+class _Unbiased(_Weights):
+    """The only unbiased weights: a_i = (g(i) - sum_{j<i} P[j | i] a_j) / P[i | i], with one value per frequency.
+
+    They alternate in sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They
+    are here to show that, and refuse values beyond which the exact recursion is pointless.
+    """
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
-        if not law.values or law.sub_tokens > 1:
-            raise InvalidParameter("the unbiased estimator needs values, and one of them per frequency.")
+        if not law.values:
+            raise InvalidParameter("there is no unbiased estimator without values.")
+        if law.sub_tokens > 1:
+            raise InvalidParameter("the unbiased estimator needs one value per frequency: sub_tokens = 1.")
         self._known: list[Fraction] = []
 
     def _weight(self, value: int) -> Fraction:
@@ -270,39 +276,7 @@ class _UnbiasedOfSample(_Weights):
             row = self._law.row(frequency)
             if not row.get(frequency):
                 raise InvalidParameter("there is no unbiased estimator: some frequency is never reported.")
-            spent = sum((row.get(j, Fraction(0)) * a for j, a in enumerate(self._known, start=1)), Fraction(0))
+            smaller = ((j, chance) for j, chance in row.items() if j is not None and j < frequency)
+            spent = sum((chance * self._known[j - 1] for j, chance in smaller), Fraction(0))
             self._known.append((self._wanted(frequency) - spent) / row[frequency])
-        return self._known[value - 1]
-
-
-class _Unbiased(_Weights):
-    """The only unbiased weights: a_i = (g(i) - sum_{j<i} P[j | i] a_j) / p_0.
-
-    They alternate in sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They
-    are here to show that, and refuse values beyond which the exact recursion is pointless.
-    """
-
-    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
-        super().__init__(law, of)
-        if not law.values and law.width > 1:
-            raise InvalidParameter("there is no unbiased estimator without values.")
-        self._known: list[Fraction] = []
-
-    def _weight(self, value: int) -> Fraction:
-        if value > _LARGEST_UNBIASED_VALUE:
-            raise InvalidParameter(
-                f"the unbiased estimator is computed for values up to {_LARGEST_UNBIASED_VALUE} only; "
-                "use kind='mle' or kind='lower'."
-            )
-        masses = self._law.drop_law
-        while len(self._known) < value:
-            frequency = len(self._known) + 1
-            spent = sum(
-                (
-                    masses[frequency - j] * self._known[j - 1]
-                    for j in range(max(1, frequency - len(masses) + 1), frequency)
-                ),
-                Fraction(0),
-            )
-            self._known.append((self._wanted(frequency) - spent) / masses[0])
         return self._known[value - 1]
