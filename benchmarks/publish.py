@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import resource
 import statistics
 import subprocess
@@ -113,7 +114,8 @@ def run_job(name: str, file: Path) -> None:
     rows = JOBS[name](file)
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    peak = after.ru_maxrss / 1024
+    # Not ru_maxrss: a child starts with its parent's, and the parent may have made the data.
+    peak = int(re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[0]) / 1024
     print(json.dumps({"rows": rows, "wall": time.perf_counter() - wall, "cpu": cpu, "peak": peak}))
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import traceback
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from dptally import Ppswor, Priority, SamplingScheme
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.observation_models import WeightedSample
+from dptally.observation_models.certified_rows import CertifiedRows
 from dptally.observation_models.sampled_rows import SampledRows
 from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.certifier import Band, certify_bands
+from dptally.randomness import SeededBits
 from tests.exact.reference import growth
 from tests.exact.test_printed_algorithm_5 import rows_of_algorithm_5
 
@@ -240,3 +245,24 @@ def test_bad_requests() -> None:
         _ = WeightedSample(1, "1e-6", Ppswor("0.1")).table
     with pytest.raises(InvalidParameter, match="use kind='lower'"):
         WeightedSample(1, "1e-6", Ppswor("0.1"), values=False).estimator("mle")
+
+
+def test_a_refusal_while_drawing_names_no_frequency() -> None:
+    """A row that fails when it is drawn from is refused before the draw, without its private frequency in the text."""
+    law = WeightedSample(1, "1e-4", Ppswor("0.01"))
+    rows = law.sampled_rows
+
+    class Broken(SampledRows):
+        def __init__(self) -> None:
+            """Rows of the law, but for one."""
+
+        def bands(self, frequencies: Iterable[int]) -> Iterator[Band]:
+            for band in rows.bands(frequencies):
+                wrong = Band(band.frequency, band.top, b"", True)
+                yield wrong if band.frequency == 7654 else band
+
+    certified = CertifiedRows(Broken(), epsilon=law.epsilon, delta=law.delta)
+    with pytest.raises(PrivacyViolation, match="nothing was released") as caught:
+        certified.draw(np.array([3, 7654], dtype=np.int64), SeededBits(1))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "exceeds its delta: rows" not in shown

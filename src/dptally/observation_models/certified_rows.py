@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally import _core
+from dptally.errors import PrivacyViolation
 from dptally.observation_models.sampled_rows import SampledRows
 from dptally.privacy.certifier import Band, Certificate, certify_bands
 
@@ -68,6 +69,16 @@ class CertifiedRows:
             reported[keys] = drawn
         return reported
 
+    def _judge(self, run: list[Band]) -> None:
+        """Judge a row beside its neighbours; the refusal does not name them: their frequencies are private."""
+        refused = False
+        try:
+            certify_bands(run, epsilon=self._epsilon, delta=self._delta)
+        except PrivacyViolation:
+            refused = True
+        if refused:
+            raise PrivacyViolation("a row that was about to be drawn from exceeds its delta; nothing was released.")
+
     def by_frequency(
         self, frequencies: NDArray[np.int64]
     ) -> Iterator[tuple[_core.ShiftTable, Band, NDArray[np.int64]]]:
@@ -94,7 +105,7 @@ class CertifiedRows:
             if middle not in needed:
                 continue
             run = [seen for seen in before if middle - 1 <= seen.frequency]
-            certify_bands(run, epsilon=self._epsilon, delta=self._delta)
+            self._judge(run)
             row = next(seen for seen in run if seen.frequency == middle)
             sampler = (_core.ShiftTable(np.frombuffer(row.thresholds, dtype=np.uint8)), row)
             if len(self._samplers) < _KEPT:
