@@ -178,7 +178,7 @@ def main() -> None:
             if not found and name.endswith("18 GB"):
                 continue
             if not found:
-                print(f"| {rows:,} | {name} | out of memory | | | | | | |")
+                print(f"| {rows:,} | {name} | failed, see standard error | | | | | | |")
                 continue
             middle = {what: statistics.median(run[what] for run in found) for what in ("wall", "cpu", "peak", "rows")}
             if name.startswith("plain"):
