@@ -14,7 +14,8 @@ import numpy as np
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
 from dptally.estimates.subset_sums import Sum, estimate_sum
-from dptally.observation_models import WeightedSample
+from dptally.observation_models.reading import ReleasedLaw, read_law
+from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy.certifier import certify_copies
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.accuracy import Frequencies
+    from dptally.estimates.shortfall import Shortfall
+    from dptally.estimates.sketch_error import SketchError
     from dptally.observation_models.base import EstimatorKind, FrequencyFunction
     from dptally.privacy import Certificate, Guarantee
 
@@ -40,14 +43,23 @@ class Release:
         guarantee: what is promised.
         certificate: the judge's finding on the table the values were drawn from.
         law: the law of the values.
+        shortfall: how far a sketch that was released falls short of frequencies; None where counts were exact.
     """
 
-    def __init__(self, rows: pa.Table, guarantee: Guarantee, certificate: Certificate, law: WeightedSample) -> None:
+    def __init__(
+        self,
+        rows: pa.Table,
+        guarantee: Guarantee,
+        certificate: Certificate,
+        law: ReleasedLaw,
+        shortfall: Shortfall | None = None,
+    ) -> None:
         self._rows = rows
         self._values: NDArray[np.int64] = rows.column("value").to_numpy()
         self.guarantee = guarantee
         self.certificate = certificate
         self.law = law
+        self.shortfall = shortfall
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -76,7 +88,7 @@ class Release:
         """Some of the rows, with estimates and bounds."""
         import pyarrow as pa
 
-        found = estimate_frequencies(self.law, rows.column("value").to_numpy(), confidence)
+        found = estimate_frequencies(self.law, rows.column("value").to_numpy(), confidence, self.shortfall)
         nothing = pa.nulls(len(rows), type=pa.int64())
         table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
@@ -135,6 +147,7 @@ class Release:
         return estimate_sum(
             self.law,
             self._values[chosen],
+            shortfall=self.shortfall,
             of=of,
             factors=factors,
             chosen_among=len(self) if by_value else None,
@@ -198,6 +211,16 @@ class Release:
 
         return accuracy_by_frequency(self.law, frequencies, of=of, kind=kind)
 
+    def sketch_error(self, *, confidence: object = 0.95) -> SketchError:
+        """How far reported values, and keys that were not reported, can be from frequencies, all keys at once.
+
+        Raises:
+            InvalidParameter: for a release that was not made from a sketch.
+        """
+        from dptally.estimates.sketch_error import sketch_error
+
+        return sketch_error(self.law, self.guarantee, self.shortfall, confidence)
+
     def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
         """The n released keys with the largest values, largest first; ties in the order of keys."""
         if n < 0:
@@ -253,20 +276,15 @@ class Release:
         Raises:
             PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
         """
-        law = WeightedSample(
-            self.law.epsilon,
-            self.law.delta,
-            self.law.scheme,
-            values=self.law.values,
-            sub_tokens=self.law.sub_tokens,
-        )
-        promise = self.guarantee
-        found = certify_copies(
-            law.certify(),
-            copies=promise.max_keys_per_unit,
-            epsilon=promise.epsilon - promise.spent_on_size,
-            delta=promise.delta,
-        )
+        law, promise = read_law(self.law.facts()), self.guarantee
+        rest = promise.epsilon - promise.spent_on_size - promise.spent_on_shortfall
+        found = law.certify()
+        if not (isinstance(law, ThresholdedNoise) and law.judged_for_unit):
+            # In a sketch one unit may move every counter.
+            copies = promise.sketch_capacity or promise.max_keys_per_unit
+            found = certify_copies(found, copies=copies, epsilon=rest, delta=promise.delta)
+        elif found.total_epsilon > rest or found.total_delta > promise.delta:
+            raise PrivacyViolation("the release promises more than its law keeps.")
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
         if len(self) and self.law.values is False and int(self._values.max()) > 1:

@@ -8,13 +8,14 @@ takes the keys, the values and the metadata; estimates and bounds are computed a
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import DptallyError, UnreadableRelease
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.sampling_schemes import read_scheme
+from dptally.estimates.shortfall import Shortfall
+from dptally.observation_models.reading import read_law
 from dptally.privacy import Certificate, Guarantee
 from dptally.release import RESERVED_COLUMNS, Release
 from dptally.whole_files import check_target, complete_or_absent
@@ -41,17 +42,14 @@ def metadata(release: Release) -> dict[str, Any]:
             "max_keys_per_unit": guarantee.max_keys_per_unit,
             "mechanism": guarantee.mechanism,
             "spent_on_size": str(guarantee.spent_on_size),
+            "spent_on_shortfall": str(guarantee.spent_on_shortfall),
+            "sketch_capacity": guarantee.sketch_capacity,
+            "sketches": guarantee.sketches,
+            "elements_per_unit": guarantee.elements_per_unit,
             "private": guarantee.private,
             "neighbours": guarantee.neighbours,
         },
-        "law": {
-            "name": "WeightedSample",
-            "epsilon": str(law.epsilon),
-            "delta": str(law.delta),
-            "values": law.values,
-            "scheme": None if law.scheme is None else str(law.scheme),
-            "sub_tokens": law.sub_tokens,
-        },
+        "law": law.facts(),
         "certificate": {
             "epsilon": str(certificate.epsilon),
             "delta": str(certificate.delta),
@@ -63,6 +61,7 @@ def metadata(release: Release) -> dict[str, Any]:
             "total_epsilon": str(certificate.total_epsilon),
             "total_delta": str(certificate.total_delta),
         },
+        "shortfall": None if release.shortfall is None else asdict(release.shortfall),
     }
 
 
@@ -114,9 +113,10 @@ def _parse(table: pa.Table, place: Path) -> Release:
             "a newer dptally may read it."
         )
     try:
-        law = _read_law(facts["law"])
+        law = read_law(facts["law"])
         guarantee = _read_guarantee(facts["guarantee"])
         certificate = _read_certificate(facts["certificate"])
+        shortfall = _read_shortfall(facts.get("shortfall"))
         key = [str(name) for name in facts["key"]]
         rows = table.select([*key, "value"])
         values = pc.fill_null(rows.column("value").cast(pa.int64()), 1 if not law.values else 0)
@@ -126,19 +126,7 @@ def _parse(table: pa.Table, place: Path) -> Release:
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if damaged:
         raise UnreadableRelease(f"{place} has damaged metadata.")
-    return Release(rows.combine_chunks(), guarantee, certificate, law)
-
-
-def _read_law(facts: dict[str, Any]) -> WeightedSample:
-    if facts["name"] != "WeightedSample":
-        raise ValueError("another law")
-    return WeightedSample(
-        str(facts["epsilon"]),
-        str(facts["delta"]),
-        None if facts["scheme"] is None else read_scheme(facts["scheme"]),
-        values=facts["values"] is True,
-        sub_tokens=facts["sub_tokens"],
-    )
+    return Release(rows.combine_chunks(), guarantee, certificate, law, shortfall)
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
@@ -149,6 +137,10 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
         max_keys_per_unit=int(facts["max_keys_per_unit"]),
         mechanism=str(facts["mechanism"]),
         spent_on_size=Fraction(facts["spent_on_size"]),
+        spent_on_shortfall=Fraction(facts.get("spent_on_shortfall", 0)),
+        sketch_capacity=None if facts.get("sketch_capacity") is None else int(facts["sketch_capacity"]),
+        sketches=int(facts.get("sketches", 1)),
+        elements_per_unit=int(facts.get("elements_per_unit", 1)),
         private=facts["private"] is True,
         neighbours=str(facts["neighbours"]),
     )
@@ -167,3 +159,12 @@ def _read_certificate(facts: dict[str, Any]) -> Certificate:
         total_epsilon=Fraction(facts["total_epsilon"]),
         total_delta=Fraction(facts["total_delta"]),
     )
+
+
+def _read_shortfall(facts: dict[str, Any] | None) -> Shortfall | None:
+    if facts is None:
+        return None
+    found = Shortfall(int(facts["reported"]), int(facts["scale"]), int(facts["parts"]))
+    if found.reported < 0 or found.scale < 0 or found.parts < 1:
+        raise ValueError("not a shortfall")
+    return found

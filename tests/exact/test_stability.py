@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.observation_models import Estimator, ObservationModel, Stability, WeightedSample
-from dptally.observation_models.stability import noise_masses
+from dptally.observation_models.two_sided_geometric import noise_masses
 from dptally.privacy.certifier import Band, certify_bands
 from dptally.randomness import SeededBits
 from tests.exact.reference import divergence, growth, optimal_probabilities

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,11 +11,14 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
+from dptally.observation_models.thresholded_noise import ThresholdedNoise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dptally.estimates.shortfall import Shortfall
     from dptally.observation_models import WeightedSample
+    from dptally.observation_models.reading import ReleasedLaw
 
 __all__ = ["FrequencyEstimates", "as_confidence", "estimate_frequencies"]
 
@@ -37,7 +40,9 @@ def as_confidence(confidence: object) -> Fraction:
     return level
 
 
-def estimate_frequencies(law: WeightedSample, values: NDArray[np.int64], confidence: object) -> FrequencyEstimates:
+def estimate_frequencies(
+    law: ReleasedLaw, values: NDArray[np.int64], confidence: object, shortfall: Shortfall | None = None
+) -> FrequencyEstimates:
     """Most likely frequency and bounds for each reported value.
 
     The estimate is the frequency that makes the value most likely: value + the most likely D.
@@ -51,16 +56,40 @@ def estimate_frequencies(law: WeightedSample, values: NDArray[np.int64], confide
         upper = largest w with P[1 .. value | w] > beta/2 pi_w,
 
     computed in integers. A law without values tells only that the key exists: lower is 1, the rest is None.
+
+    Counters of a sketch fall short of frequencies. Then w above is the counter, a tenth of the error is given to the
+    bound of the shortfall, and that bound is added to `upper`; without a shortfall, bounds are those of the counter.
     """
-    level = as_confidence(confidence)
-    if law.values and law.scheme is not None:
-        return _invert_columns(law, values, 1 - level)
+    beta = 1 - as_confidence(confidence)
     if not law.values:
         return FrequencyEstimates(None, np.ones(len(values), dtype=np.int64), None)
-    below, above = _offsets(law.cumulative, 1 - level)
+    if shortfall is None:
+        return _invert(law, values, beta)
+    found = _invert(law, values, beta * Fraction(9, 10))
+    return replace(found, upper=None if found.upper is None else found.upper + shortfall.upper(beta / 10))
+
+
+def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+    if isinstance(law, ThresholdedNoise):
+        return _invert_noise(law, values, beta)
+    if law.scheme is not None:
+        return _invert_columns(law, values, beta)
+    below, above = _offsets(law.cumulative, beta)
     # From value W on, the reporting probability is 1 and the offsets no longer depend on the value.
     place = np.minimum(values, law.width) - 1
     return FrequencyEstimates(values + law.likely_drop, values + below[place], values + above[place])
+
+
+def _invert_noise(law: ThresholdedNoise, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+    """The same for a law "w + Z if at least T", which is "w + s - D if positive" with T - 1 added."""
+    below, above = _offsets(law.cumulative, beta)
+    moved = values - (law.threshold - 1)
+    if len(values) and int(moved.min()) < 1:
+        raise InvalidParameter("a value of the release cannot have come from its law.")
+    place = np.minimum(moved, len(below)) - 1
+    lower = np.maximum(moved + below[place] - law.shift, 1)
+    upper = np.maximum(moved + above[place] - law.shift, 1) + law.slack
+    return FrequencyEstimates(values.copy(), lower, upper)
 
 
 def _invert_columns(law: WeightedSample, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:

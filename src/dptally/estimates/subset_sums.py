@@ -9,12 +9,14 @@ import numpy as np
 
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
 from dptally.estimates.functions import frequency_function
+from dptally.observation_models.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.observation_models import WeightedSample
+    from dptally.estimates.shortfall import Shortfall
     from dptally.observation_models.base import EstimatorKind, FrequencyFunction
+    from dptally.observation_models.reading import ReleasedLaw
 
 __all__ = ["Sum", "estimate_sum"]
 
@@ -54,9 +56,10 @@ class Sum:
 
 
 def estimate_sum(
-    law: WeightedSample,
+    law: ReleasedLaw,
     values: NDArray[np.int64],
     *,
+    shortfall: Shortfall | None = None,
     of: FrequencyFunction | str | None = None,
     factors: NDArray[np.float64] | None = None,
     chosen_among: int | None = None,
@@ -70,6 +73,7 @@ def estimate_sum(
     Args:
         law: the law the values were drawn from.
         values: of the released keys of the selection.
+        shortfall: by how much frequencies may exceed what noise was added to; None if they do not.
         of: the non-decreasing function g, with g(0) = 0, or its name; None for the frequency itself. See
             `dptally.estimates.functions`.
         factors: one per value; None for ones.
@@ -95,14 +99,15 @@ def estimate_sum(
         unreleased = max(0.0, unreleased)
     # Each key gets an equal part of the allowed error: then all bounds hold together, whatever g is. For g = w half of
     # the error goes to bounds that know that independent errors cancel; the better ones are taken.
-    linear = wanted is None and factors is None and chosen_among is None and law.scheme is None
+    linear = wanted is None and factors is None and chosen_among is None
+    linear = linear and isinstance(law, WeightedSample) and law.scheme is None
     error = (1 - level) / (2 if linear else 1)
-    each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)))
+    each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)), shortfall)
     least = _apply(wanted, each.lower)
     most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper)
     lower = -np.inf if signed else float((least * times).sum())
     upper = float((np.where(times < 0, least, most) * times).sum())
-    if linear:
+    if linear and isinstance(law, WeightedSample):
         together = _linear_bounds(law, values, float(error))
         lower, upper = max(lower, together[0]), min(upper, together[1])
     return Sum(estimate, lower, upper + unreleased, unreleased, len(values), float(level))

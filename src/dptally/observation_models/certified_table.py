@@ -1,4 +1,4 @@
-"""The only object that draws: it cannot exist without a certificate."""
+"""The only objects that draw: they cannot exist without a certificate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dptally.privacy.certifier import certify_shift_table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dptally.privacy.certifier import Certificate
     from dptally.randomness import BitSource
 
-__all__ = ["CertifiedShiftTable"]
+__all__ = ["CertifiedNoise", "CertifiedShiftTable"]
 
 _BATCH = 1 << 14  # keys per call into the native core: 256 KB of random words, which stay in cache
 
@@ -48,10 +49,42 @@ class CertifiedShiftTable:
         certified law exactly. Each draw takes 128 random bits and a number of table steps that depends on the length of
         the table alone. It fails only if the source of bits does.
         """
-        reported = np.empty(len(frequencies), dtype=np.int64)
-        for start in range(0, len(frequencies), _BATCH):
-            part = slice(start, start + _BATCH)
-            self._sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])
+        reported = _draw(self._sampler, frequencies, bits)
         if not self._values:
             np.minimum(reported, 1, out=reported)
         return reported
+
+
+class CertifiedNoise:
+    """A table of noise on -R .. R that has passed a judge of its own, and draws from it.
+
+    Args:
+        table: 2R thresholds as little-endian 128-bit integers: P[D <= d] for the noise R - D.
+        certificate: the judge's finding on these bytes.
+    """
+
+    def __init__(self, table: bytes, certificate: Certificate) -> None:
+        self.certificate = certificate
+        self._reach = len(table) // 32
+        self._sampler = _core.ShiftTable(np.frombuffer(table, dtype=np.uint8))
+
+    def draw_noise(self, count: int, bits: BitSource) -> NDArray[np.int64]:
+        """Independent noise: 128 random bits and a fixed number of table steps for each."""
+        always = np.full(count, 2 * self._reach + 1, dtype=np.int64)
+        return _draw(self._sampler, always, bits) - (self._reach + 1)
+
+    def draw_above(self, counts: NDArray[np.int64], threshold: int, bits: BitSource) -> NDArray[np.int64]:
+        """Each count plus its own noise where that is at least the threshold (which is at least 1), else 0."""
+        moved = np.maximum(counts + (self._reach - threshold + 1), 0)
+        reported = _draw(self._sampler, np.ascontiguousarray(moved), bits)
+        reported += (threshold - 1) * (reported > 0)
+        return reported
+
+
+def _draw(sampler: _core.ShiftTable, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+    """w - D where positive, else 0."""
+    reported = np.empty(len(frequencies), dtype=np.int64)
+    for start in range(0, len(frequencies), _BATCH):
+        part = slice(start, start + _BATCH)
+        sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])
+    return reported

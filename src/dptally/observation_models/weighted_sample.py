@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,6 +94,17 @@ class WeightedSample:
             raise InvalidParameter(
                 "sub_tokens needs values and a sampling scheme; Priority(1) is the one that takes every key."
             )
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        return {
+            "name": "WeightedSample",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "values": self.values,
+            "scheme": None if self.scheme is None else str(self.scheme),
+            "sub_tokens": self.sub_tokens,
+        }
 
     def __repr__(self) -> str:
         scheme = "" if self.scheme is None else f", scheme={self.scheme!r}"

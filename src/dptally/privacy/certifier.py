@@ -113,7 +113,7 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
     if min(masses) < 0:
         raise PrivacyViolation("the table is not a law: its thresholds decrease.")
-    growth, one = _exp_lower(epsilon)
+    growth, one = exp_lower(epsilon)
     unreported = [whole, *(whole - reached for reached in cumulative), 0]  # of rows 0 .. W + 1
 
     worst, worst_pair = -1, (0, 0)
@@ -197,7 +197,7 @@ def certify_bands(bands: Iterable[Band], *, epsilon: Fraction, delta: Fraction) 
     Raises:
         PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
     """
-    growth, one = _exp_lower(epsilon)
+    growth, one = exp_lower(epsilon)
     worst, worst_pair, checked = -1, (0, 0), 0
     digest = hashlib.sha256()
     previous: dict[int | None, int] = {None: 1 << TABLE_BITS}
@@ -232,7 +232,7 @@ def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fra
     whole = sum(rows[0])
     if any(min(row) < 0 or sum(row) != whole for row in rows):
         raise PrivacyViolation("the table is not a law: a row has a negative entry or another sum.")
-    growth, one = _exp_lower(epsilon)
+    growth, one = exp_lower(epsilon)
     worst, worst_pair = -1, (0, 0)
     for upper in range(1, len(rows)):
         for first, second in ((upper, upper - 1), (upper - 1, upper)):
@@ -309,9 +309,9 @@ def _composed_delta(key_epsilon: Fraction, key_delta: Fraction, copies: int, eps
     """Upper bound of D above, in fixed point with room for the smallest binomial probability."""
     scale = _PRECISION + 4 * copies
     one = 1 << scale
-    low, low_one = _exp_lower(key_epsilon, scale)
-    high, high_one = _exp_upper(key_epsilon, scale)
-    total_low, total_one = _exp_lower(epsilon, scale)
+    low, low_one = exp_lower(key_epsilon, scale)
+    high, high_one = exp_upper(key_epsilon, scale)
+    total_low, total_one = exp_lower(epsilon, scale)
     # s = e^e / (1 + e^e) grows with e^e; r = 1 - s falls.
     s_low = one * low // (low + low_one)
     s_high = -(-one * high // (high + high_one))
@@ -337,7 +337,7 @@ def _composed_delta(key_epsilon: Fraction, key_delta: Fraction, copies: int, eps
     return Fraction(-(-spent >> (scale - _PRECISION)), 1 << _PRECISION)
 
 
-def _exp_lower(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
+def exp_lower(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
     """Numerator and denominator of a number at most e^exponent, for exponent >= 0.
 
     Every term of the exponential series is positive, so leaving terms out and rounding terms down can only lower it.
@@ -352,7 +352,7 @@ def _exp_lower(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, in
     return total, one
 
 
-def _exp_upper(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
+def exp_upper(exponent: Fraction, precision: int = _PRECISION) -> tuple[int, int]:
     """Numerator and denominator of a number at least e^exponent.
 
     The series is summed with terms rounded up, past the order where each term is less than half of the one before; the

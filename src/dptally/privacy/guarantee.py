@@ -19,6 +19,11 @@ class Guarantee:
         max_keys_per_unit: how many distinct keys of one unit are counted at most, each once.
         mechanism: the mechanism that drew the release; "sanitized_sample" for a sample that somebody else had drawn.
         spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate; usually 0.
+        spent_on_shortfall: the part of epsilon that a private estimate took of how far a sketch falls short; usually 0.
+        sketch_capacity: how many counters the released sketch has; None where counts were exact.
+        sketches: how many sketches of that capacity were added up; 1 for one, or for merged ones.
+        elements_per_unit: how many elements of a stream one unit may have, equal ones or not; 1 where units are rows,
+            and where `max_keys_per_unit` bounds what a unit adds.
         private: False when the draw was seeded: then nothing at all is promised.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
     """
@@ -29,6 +34,10 @@ class Guarantee:
     max_keys_per_unit: int
     mechanism: str
     spent_on_size: Fraction = Fraction(0)
+    spent_on_shortfall: Fraction = Fraction(0)
+    sketch_capacity: int | None = None
+    sketches: int = 1
+    elements_per_unit: int = 1
     private: bool = True
     neighbours: str = "add or remove one unit"
 
@@ -38,7 +47,10 @@ class Guarantee:
                 "NOT PRIVATE: this release was drawn from a seed, for tests or simulations. Whoever knows the seed can "
                 "undo the noise; it must not be shown to anyone who may not see the data."
             )
-        if self.unit is None:
+        if self.elements_per_unit > 1:
+            change = "all elements of any one unit are added to the stream or removed from it"
+            bound = f"Units may have up to {self.elements_per_unit} elements, equal ones or not"
+        elif self.unit is None:
             change = "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
             bound = "Every occurrence counts as a unit of its own"
         else:
@@ -57,6 +69,10 @@ class Guarantee:
             return (
                 " The data is what a sample was drawn from; all of this holds provided that the sample was drawn as "
                 "stated, each key by its own secret coin."
+            )
+        if self.spent_on_shortfall:
+            return (
+                f" Of epsilon, {_readable(self.spent_on_shortfall)} was spent on telling how far the sketch falls short."
             )
         if self.spent_on_size:
             return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."

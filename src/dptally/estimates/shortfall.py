@@ -1,0 +1,35 @@
+"""How far the counters of a sketch fall short of frequencies, as far as a release may tell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Shortfall"]
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A private estimate of a number S; no frequency exceeds its counter in the sketch by more than S / `parts`.
+
+    Attributes:
+        reported: S plus two-sided geometric noise, not below 0.
+        scale: K: the noise shrinks by the factor K / (K + 1) per step; 0 when S was stated by the data owner.
+        parts: capacity + 1 where S is a number of elements, 1 where it is a number of decrements.
+    """
+
+    reported: int
+    scale: int
+    parts: int
+
+    def upper(self, beta: Fraction) -> int:
+        """A whole number that S / parts exceeds with probability at most beta.
+
+        With r = K / (K + 1), P[noise <= -q - 1] = r^(q + 1) / (1 + r): the smallest q for which that is at most beta.
+        """
+        if not self.scale:
+            return self.reported // self.parts
+        ratio = self.scale / (self.scale + 1)
+        slack = math.ceil(math.log(float(beta) * (1 + ratio)) / math.log(ratio)) - 1
+        return (self.reported + max(0, slack)) // self.parts

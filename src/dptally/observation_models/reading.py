@@ -1,0 +1,63 @@
+"""Laws from their names and parameters, as release files hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dptally.observation_models.sampling_schemes import read_scheme
+from dptally.observation_models.shared_noise import SharedNoise
+from dptally.observation_models.stability import Stability
+from dptally.observation_models.summed_noise import SummedNoise
+from dptally.observation_models.thresholded_noise import ThresholdedNoise
+from dptally.observation_models.weighted_sample import WeightedSample
+
+__all__ = ["ReleasedLaw", "read_law"]
+
+ReleasedLaw = WeightedSample | ThresholdedNoise
+
+
+def read_law(facts: dict[str, Any]) -> ReleasedLaw:
+    """Make the law that `facts` describe.
+
+    Raises:
+        KeyError: for a law of another name, or a parameter that is missing.
+        InvalidParameter: for a parameter that the law refuses.
+    """
+    return _READERS[facts["name"]](facts)
+
+
+def _weighted_sample(facts: dict[str, Any]) -> WeightedSample:
+    return WeightedSample(
+        str(facts["epsilon"]),
+        str(facts["delta"]),
+        None if facts["scheme"] is None else read_scheme(facts["scheme"]),
+        values=facts["values"] is True,
+        sub_tokens=facts["sub_tokens"],
+    )
+
+
+def _stability(facts: dict[str, Any]) -> Stability:
+    return Stability(str(facts["epsilon"]), str(facts["delta"]), values=facts["values"] is True)
+
+
+def _shared_noise(facts: dict[str, Any]) -> SharedNoise:
+    return SharedNoise(
+        str(facts["epsilon"]),
+        str(facts["delta"]),
+        facts["capacity"],
+        standard=facts["standard"] is True,
+        elements=facts["elements"],
+    )
+
+
+def _summed_noise(facts: dict[str, Any]) -> SummedNoise:
+    return SummedNoise(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
+    "WeightedSample": _weighted_sample,
+    "Stability": _stability,
+    "SharedNoise": _shared_noise,
+    "SummedNoise": _summed_noise,
+}
