@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.weighted_sample import SampledFrequencies
 
-__all__ = ["Progress", "publish", "sanitize"]
+__all__ = ["Progress", "progress_reporter", "publish", "sanitize"]
 
 Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
@@ -208,7 +208,7 @@ def _draw(
 ) -> Release:
     """Count, draw, release."""
     with (
-        _reporter(progress) as report,
+        progress_reporter(progress) as report,
         _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by) as frequencies,
     ):
         drawn = mechanism.draw(frequencies, bits)
@@ -281,7 +281,7 @@ def _mechanism(
 
 
 @contextlib.contextmanager
-def _reporter(progress: bool | Progress | None) -> Iterator[Progress | None]:
+def progress_reporter(progress: bool | Progress | None) -> Iterator[Progress | None]:
     """Turn the caller's wish into a function of stage and fraction, or None for silence."""
     import sys
 

@@ -18,7 +18,7 @@ from dptally.whole_files import complete_or_absent
 if TYPE_CHECKING:
     from altair import HConcatChart, TopLevelMixin
 
-    from dptally.observation_models import WeightedSample
+    from dptally.observation_models.reading import ReleasedLaw
     from dptally.release import Release
 
 __all__ = ["check_format", "release_chart", "save"]
@@ -179,7 +179,7 @@ def _keys_panel(release: Release, n: int, confidence: object, height: int) -> An
     return alt.layer(bars, whiskers, dots, labels, numbers).properties(width=_BARS, height=height, title=heading)
 
 
-def _chance_panel(law: WeightedSample, height: int) -> Any:
+def _chance_panel(law: ReleasedLaw, height: int) -> Any:
     """The exact reporting probability by frequency; what lies above the curve is not seen."""
     alt = _altair()
     # Floating point from here on: the curve is exact at every point drawn.
@@ -225,7 +225,7 @@ def _chance_panel(law: WeightedSample, height: int) -> Any:
     return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
 
 
-def _milestones(law: WeightedSample) -> list[tuple[int, str, bool]]:
+def _milestones(law: ReleasedLaw) -> list[tuple[int, str, bool]]:
     """Frequency, text, and whether it stands below: half the time, 95 % of the time, always."""
     shares = (
         (Fraction(1, 2), "half the time", False),

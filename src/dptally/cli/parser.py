@@ -18,6 +18,7 @@ __all__ = [
     "Parser",
     "add_command",
     "add_confidence",
+    "add_output_options",
     "add_privacy",
     "add_release",
     "add_release_options",
@@ -44,7 +45,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     """The parser of the whole command line."""
-    from dptally.cli import example, plan, plot, publish, read, sanitize
+    from dptally.cli import example, plan, plot, publish, read, sanitize, sketch
 
     parser = Parser(
         prog="dptally",
@@ -53,7 +54,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (publish, sanitize, read, plot, plan, example):
+    for module in (publish, sanitize, sketch, read, plot, plan, example):
         module.add_commands(commands)
     return parser
 
@@ -79,11 +80,12 @@ def add_release(parser: Parser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="a file written by dptally publish -o")
 
 
-def add_privacy(parser: Parser) -> None:
+def add_privacy(parser: Parser, *, keys_only: bool = True) -> None:
     """What is promised, and whether values are released. The numbers stay text, to be read exactly."""
     parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
     parser.add_argument("--delta", metavar="D", required=True, help="well below one over the number of units, as 1e-6")
-    parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
+    if keys_only:
+        parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
 
 
 def add_unit_bound(parser: Parser) -> None:
@@ -103,14 +105,19 @@ def add_release_options(parser: Parser) -> None:
         "--key", metavar="COLUMN", action="append", required=True, help="key column; repeat for several"
     )
     add_privacy(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the release (Parquet)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
     parser.add_argument(
         "--nulls", choices=("drop", "keep"), default="drop", help="rows with a null key (default: drop)"
     )
     parser.add_argument(
         "--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell"
     )
+    add_output_options(parser)
+
+
+def add_output_options(parser: Parser) -> None:
+    """Where a release goes, and how it is drawn and shown."""
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the release (Parquet)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
     add_confidence(parser, help="of the printed bounds (default: 0.95); a file's bounds are computed when it is read")
     parser.add_argument(
         "--not-private-seed",

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     from dptally.release import Release
 
-__all__ = ["describe", "json_rows", "print_bars", "print_frame", "print_json", "print_numbers", "print_rows", "say"]
+__all__ = [
+    "describe",
+    "json_rows",
+    "print_bars",
+    "print_frame",
+    "print_json",
+    "print_numbers",
+    "print_rows",
+    "print_table",
+    "say",
+]
 
 _ROWS_ON_TERMINAL = 50
 _ROWS_AT_ONCE = 1 << 16
@@ -80,11 +90,14 @@ def print_rows(release: Release, frame: pl.DataFrame) -> None:
 
 def print_frame(release: Release, frame: pl.DataFrame) -> None:
     """Print rows of a release as a table for people."""
+    print_table(frame if release.law.values else frame.select(release.key), keys=len(release.key))
+
+
+def print_table(shown: pl.DataFrame, *, keys: int) -> None:
+    """Print a table for people, of which the first columns are keys and the others numbers."""
     from rich.table import Table
     from rich.text import Text
 
-    keys = len(release.key)
-    shown = frame if release.law.values else frame.select(release.key)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, name in enumerate(shown.columns):
         header = Text(key_label(name, longest=_LONGEST_KEY), style="bold")

@@ -163,17 +163,14 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
 
 
 def _why_empty(release: Release) -> str:
-    from dptally.planning import plan
+    from fractions import Fraction
 
-    promise = release.guarantee
-    forecast = plan(
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        max_keys_per_unit=promise.max_keys_per_unit,
-        sampling=release.law.scheme,
-        values=release.law.values,
-    )
+    half, likely = (release.law.first_frequency(share) for share in (Fraction(1, 2), Fraction(95, 100)))
+    if half is None or likely is None:
+        chances = "Sampling takes no key often enough to be likely to appear."
+    else:
+        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}."
     return (
-        f"No key was frequent enough to be told apart from chance. {forecast} "
+        f"No key was frequent enough to be told apart from chance. {chances} "
         "More data, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
     )

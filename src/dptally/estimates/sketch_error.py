@@ -1,4 +1,4 @@
-"""How far a released sketch can be from the frequencies, for all keys at once: what noise adds and what sketching takes."""
+"""How far a released sketch can be from frequencies, for all keys at once: what noise adds, what sketching takes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class SketchError:
 
     def __str__(self) -> str:
         text = (
-            f"With {self.confidence:.1%} confidence for all keys at once: noise added at most {self.over:,} to a counter "
-            f"and took at most {self.under:,}; counters up to {self.hidden:,} may be hidden"
+            f"With {self.confidence:.1%} confidence for all keys at once: noise added at most {self.over:,} to a "
+            f"counter and took at most {self.under:,}; counters up to {self.hidden:,} may be hidden"
         )
         if self.sketch is None:
             return text + "; how far the sketch falls short of frequencies is not told."
@@ -56,11 +56,11 @@ def sketch_error(
     """The exact form of [LT25, Thm. 14, Lem. 26, Thm. 30] for the law that was drawn from.
 
     A tenth of the allowed error beta goes to the private estimate of the shortfall. The rest is divided among the
-    counters, of which a sketch has `guarantee.sketch_capacity` and each of several summed ones has so many: noise exceeds
-    the bound at one of them with probability at most the sum over them.
+    counters, of which a sketch has `guarantee.sketch_capacity` and each of several summed ones has so many: noise
+    exceeds the bound at one of them with probability at most the sum over them.
     """
     if guarantee.sketch_capacity is None:
-        raise InvalidParameter("this release was not made from a sketch: its error is that of single keys, see table().")
+        raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
     level = as_confidence(confidence)
     beta = (1 - level) * (Fraction(9, 10) if shortfall is not None else 1)
     counters = guarantee.sketch_capacity * guarantee.sketches

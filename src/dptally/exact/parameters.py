@@ -85,13 +85,13 @@ def as_delta(number: object) -> Fraction:
     return delta
 
 
-def as_count(name: str, number: object, *, largest: int) -> int:
-    """Read a whole number from 1 to `largest`."""
+def as_count(name: str, number: object, *, largest: int, smallest: int = 1) -> int:
+    """Read a whole number from `smallest` to `largest`."""
     if isinstance(number, bool) or not isinstance(number, numbers.Integral):
         raise InvalidParameter(f"{name} must be a whole number, got {type(number).__name__}.")
     value = int(number)
-    if value < 1:
-        raise InvalidParameter(f"{name} must be at least 1, got {value}.")
+    if value < smallest:
+        raise InvalidParameter(f"{name} must be at least {smallest}, got {value}.")
     if value > largest:
         raise InvalidParameter(f"{name} must be at most {largest}, got {value}.")
     return value

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.observation_models import WeightedSample
+    from dptally.observation_models.reading import ReleasedLaw
     from dptally.observation_models.sampling_schemes import Scheme
     from dptally.privacy import Certificate, Guarantee
     from dptally.randomness import BitSource
@@ -49,7 +49,7 @@ class Drawn:
     rows: pa.Table
     guarantee: Guarantee
     certificate: Certificate
-    law: WeightedSample
+    law: ReleasedLaw
 
 
 class Mechanism(Protocol):

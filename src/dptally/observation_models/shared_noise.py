@@ -146,7 +146,7 @@ class SharedNoise(ThresholdedNoise):
         return low
 
     @cached_property
-    def cumulative(self) -> tuple[int, ...]:  # type: ignore[override]  # cached
+    def cumulative(self) -> tuple[int, ...]:
         """P[D <= d] for D = 2R' - (L + eta) with R' the reach of one noise, in units of 2^-256."""
         from flint import fmpz_poly
 

@@ -82,7 +82,7 @@ class Stability(ThresholdedNoise):
         return noise_table(noise_masses(self.epsilon, self.delta))
 
     @cached_property
-    def cumulative(self) -> tuple[int, ...]:  # type: ignore[override]  # cached
+    def cumulative(self) -> tuple[int, ...]:
         """P[D <= d] for d = 0 .. 2R, in units of 2^-128; the last one is 2^128."""
         return (*read_entries(self.table), _WHOLE)
 

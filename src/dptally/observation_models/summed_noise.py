@@ -137,7 +137,7 @@ class SummedNoise(ThresholdedNoise):
         return self._best[2]
 
     @cached_property
-    def cumulative(self) -> tuple[int, ...]:  # type: ignore[override]  # cached
+    def cumulative(self) -> tuple[int, ...]:
         """P[D <= d] for D = R' - floor(Z / g), R' the noise's reach in whole counts, in units of 2^-128."""
         fine = (*read_entries(self.table), _WHOLE)
         reach = len(fine) // 2

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from dptally.observation_models.base import Estimator
     from dptally.observation_models.weighted_sample import WeightedSample
+    from dptally.privacy.certifier import Certificate
+    from dptally.randomness import BitSource
 
-__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "as_frequency", "as_frequencies", "read_entries"]
+__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "as_frequencies", "as_frequency", "read_entries"]
 
 ENTRY_BYTES = 16
 
@@ -118,6 +120,14 @@ class ThresholdedNoise:
             raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
         # The estimator needs rows, reporting probabilities, `likely_drop` and `width`, which mean the same here.
         return make_estimator(cast("WeightedSample", self), kind, of)
+
+    def certify(self) -> Certificate:
+        """Judge the table that is drawn from, with its threshold."""
+        raise NotImplementedError
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One draw for each count; 0 means not reported."""
+        raise NotImplementedError
 
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""

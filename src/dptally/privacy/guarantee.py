@@ -71,9 +71,7 @@ class Guarantee:
                 "stated, each key by its own secret coin."
             )
         if self.spent_on_shortfall:
-            return (
-                f" Of epsilon, {_readable(self.spent_on_shortfall)} was spent on telling how far the sketch falls short."
-            )
+            return f" Of epsilon, {_readable(self.spent_on_shortfall)} was spent on how far the sketch falls short."
         if self.spent_on_size:
             return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."
         return ""

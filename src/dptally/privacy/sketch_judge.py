@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
+from itertools import pairwise
 
 from dptally.errors import PrivacyViolation
 from dptally.privacy.certifier import TABLE_BITS, Certificate, exp_lower, exp_upper
@@ -106,23 +107,23 @@ def certify_summed_noise(
 ) -> Certificate:
     """Judge counters with fractions: rounded at random to a grid, noise added, kept from the threshold on.
 
-    A key of counter y >= 0 (a fraction) is rounded to U = floor(g y) or the whole number above, so that E[U] = g y; if U
-    is 0 it is not reported, otherwise U + Z is reported if it is at least `threshold`. `grid` is g; Z has the law of
+    A key of counter y >= 0 (a fraction) is rounded to U = floor(g y) or the whole number above, so that E[U] = g y; if
+    U is 0 it is not reported, otherwise U + Z is reported if it is at least `threshold`. `grid` is g; Z has the law of
     the table, as in `certify_shared_noise`. Keys are treated independently. Neighbouring data sets have counters whose
     absolute differences add up to at most `distance`.
 
-    Statement. With p the law of Z, rho the largest ratio of neighbouring masses, r = P[1 + Z >= threshold], e the larger
-    of the masses at the two ends, and x = g * distance, this is (epsilon, delta)-differentially private if
+    Statement. With p the law of Z, rho the largest ratio of neighbouring masses, r = P[1 + Z >= threshold], e the
+    larger of the masses at the two ends, and x = g * distance, this is (epsilon, delta)-differentially private if
 
         x (rho - 1) <= epsilon,   max_{0 <= y <= x} y e^{(x - y)(rho - 1)} r + x e^epsilon e <= delta.
 
-    Proof. Let Q_u be the law of what is reported for g y = u. Between whole numbers i and i + 1 it is the mixture of Q_i
-    and Q_{i+1} that is linear in u. Moving u to u' in there changes an event's probability by |u' - u| |Q_{i+1} - Q_i|.
-    For i >= 1, Q_{i+1} <= rho Q_i + e and the other way round, since one is the other with Z moved by one; so the change
-    is at most |u' - u| ((rho - 1) Q_u + e), and Q_u' <= e^{|u' - u| (rho - 1)} Q_u + |u' - u| e. For i = 0, Q_0 never
-    reports and Q_1 reports with probability r; so the change is at most |u' - u| r. Walk from one data set to the other
-    key by key and cell by cell, x in all. If y of it is in cells i = 0, the factors of the rest are at most
-    e^{(x - y)(rho - 1)} together, and each additive term is multiplied by no more than all factors.
+    Proof. Let Q_u be the law of what is reported for g y = u. Between whole numbers i and i + 1 it is the mixture of
+    Q_i and Q_{i+1} that is linear in u. Moving u to u' in there changes an event's probability by |u' - u| |Q_{i+1} -
+    Q_i|. For i >= 1, Q_{i+1} <= rho Q_i + e and the other way round, since one is the other with Z moved by one; so the
+    change is at most |u' - u| ((rho - 1) Q_u + e), and Q_u' <= e^{|u' - u| (rho - 1)} Q_u + |u' - u| e. For i = 0, Q_0
+    never reports and Q_1 reports with probability r; so the change is at most |u' - u| r. Walk from one data set to the
+    other key by key and cell by cell, x in all. If y of it is in cells i = 0, the factors of the rest are at most e^{(x
+    - y)(rho - 1)} together, and each additive term is multiplied by no more than all factors.
 
     Raises:
         PrivacyViolation: if the bytes are not a law, or epsilon or delta is exceeded.
@@ -130,9 +131,7 @@ def certify_summed_noise(
     masses = _masses(table)
     if min(masses) < 1:
         raise PrivacyViolation("the table has an outcome without mass inside its support.")
-    ratio = max(
-        max(Fraction(high, low), Fraction(low, high)) for high, low in zip(masses, masses[1:], strict=False)
-    )
+    ratio = max(max(Fraction(high, low), Fraction(low, high)) for high, low in pairwise(masses))
     length = grid * distance
     spent = length * (ratio - 1)
     if spent > epsilon:

@@ -1,0 +1,132 @@
+"""Mechanisms that report every key independently of the others, from one certified law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.mechanisms.base import Counted, Drawn
+from dptally.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.privacy import Certificate
+    from dptally.randomness import BitSource
+
+__all__ = ["IndependentKeys", "in_order_of_keys", "without_metadata"]
+
+
+class IndependentKeys:
+    """Draw every key's report independently, and let out what is reported.
+
+    Args:
+        name: of the mechanism.
+        law: what is drawn from.
+        certificate: the judge's finding for all keys of a unit together.
+        epsilon: what is promised for the unit.
+        delta: what is promised for the unit.
+        max_keys_per_unit: bound on what one unit touches.
+        spent_on_size: the part of epsilon that a private estimate took, before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        law: ReleasedLaw,
+        certificate: Certificate,
+        *,
+        epsilon: Fraction,
+        delta: Fraction,
+        max_keys_per_unit: int,
+        spent_on_size: Fraction = Fraction(0),
+    ) -> None:
+        self.name = name
+        self.law = law
+        self.certificate = certificate
+        self._epsilon, self._delta = epsilon, delta
+        self._max_keys_per_unit = max_keys_per_unit
+        self._spent_on_size = spent_on_size
+
+    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
+        """Draw once for every distinct key, and keep what is reported.
+
+        Rows leave in the order of their keys: neither the order of the input nor that of the engine shows. They are
+        copied out of the batches they came in, so no unreported key stays reachable from the result.
+
+        Engines hand out keys in an order of their own that may change from run to run. Secret bits do not care; for
+        seeded bits all keys are put in order first, so that a seed repeats its release.
+        """
+        import pyarrow as pa
+
+        if frequencies.max_keys_per_unit > self._max_keys_per_unit:
+            raise InvalidParameter(
+                f"the mechanism protects units with at most {self._max_keys_per_unit} keys, "
+                f"but contributions were bounded at {frequencies.max_keys_per_unit}."
+            )
+        draw = self._draw_for(frequencies)
+        reported: list[pa.Table] = []
+        batches = frequencies.batches() if bits.private else _in_order(frequencies)
+        for keys, counts in batches:
+            values = draw(counts, bits)
+            kept = np.flatnonzero(values)
+            # Always take, also nothing: the schema must survive a batch without reports.
+            part = pa.Table.from_batches([keys]).take(pa.array(kept))
+            reported.append(part.append_column("value", pa.array(values[kept], type=pa.int64())))
+        rows = pa.concat_tables(reported).combine_chunks()
+        rows = in_order_of_keys(without_metadata(rows), frequencies.key)
+        guarantee = Guarantee(
+            epsilon=self._epsilon,
+            delta=self._delta,
+            unit=frequencies.unit,
+            max_keys_per_unit=self._max_keys_per_unit,
+            mechanism=self.name,
+            spent_on_size=self._spent_on_size,
+            private=bits.private,
+        )
+        return Drawn(rows, guarantee, self.certificate, self.law)
+
+    def _draw_for(self, frequencies: Counted) -> Callable[[NDArray[np.int64], BitSource], NDArray[np.int64]]:
+        """How the counts of these keys are drawn for; refuses keys that were sampled."""
+        if frequencies.scheme is not None:
+            raise InvalidParameter(f"the mechanism '{self.name}' needs all keys, and these were sampled.")
+        return self.law.draw
+
+
+def without_metadata(rows: pa.Table) -> pa.Table:
+    """Names and types only: metadata of the source (pandas writes the number of rows there) stays behind."""
+    import pyarrow as pa
+
+    return rows.cast(pa.schema([pa.field(field.name, field.type) for field in rows.schema]))
+
+
+def in_order_of_keys(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """The rows in the order of their keys, copied out of what they came in."""
+    return rows.take(_order(rows, key))
+
+
+def _order(rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
+    """Places of the rows in the order of their keys."""
+    import pyarrow.compute as pc
+
+    return pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key])
+
+
+def _in_order(frequencies: Counted) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+    """All keys as one batch, in the order of keys."""
+    import pyarrow as pa
+
+    keys, counts = zip(*frequencies.batches(), strict=True)
+    table = pa.Table.from_batches(keys).combine_chunks()
+    order = _order(table, frequencies.key)
+    # A table of one chunk is one batch; an empty table has none.
+    for batch in table.take(order).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]:
+        yield batch, np.concatenate(counts)[order.to_numpy()]

@@ -1,0 +1,193 @@
+"""Release a Misra-Gries sketch: the mechanism that fits what the sketch is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.estimates.shortfall import Shortfall
+from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.mechanisms.base import Drawn
+from dptally.mechanisms.private_total import draw_total, noise_scale
+from dptally.observation_models import WeightedSample
+from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.shared_noise import SharedNoise
+from dptally.observation_models.summed_noise import SummedNoise
+from dptally.privacy import Guarantee
+from dptally.privacy.certifier import certify_copies
+from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.privacy import Certificate
+    from dptally.randomness import BitSource
+
+__all__ = ["Form", "PrivateMisraGries", "SketchContents"]
+
+Form = Literal["single", "standard", "merged", "user", "summed"]
+_SHARE_FOR_SHORTFALL = Fraction(1, 20)
+_MOST_SHARED_KEYS = 300  # above, Gaussian noise is better for every epsilon and delta that are allowed
+
+
+@dataclass(frozen=True, repr=False)
+class SketchContents:
+    """What a sketch hands over. Private.
+
+    Attributes:
+        keys: of the counters, sorted, without placeholders; for the form "single" with zero counters.
+        counters: one for each key; for the form "summed" in units of 1 / (capacity + 1).
+        missing: S: no frequency exceeds its counter by more than S / `missing_parts`.
+        missing_parts: capacity + 1 for the form "summed", where S is the length of all streams; otherwise 1.
+    """
+
+    keys: pa.Array
+    counters: NDArray[np.int64]
+    missing: int
+    missing_parts: int
+
+
+class PrivateMisraGries:
+    """Chooses the law for a sketch, certifies it, and draws.
+
+    Which law, by what one unit more in the data can do to the counters:
+
+    - "single", Algorithm 1: one counter by one, or all of them by one, and at most two keys [LT25, Lem. 8]. Own and
+    shared
+      noise, `SharedNoise`.
+    - "standard", the same without zero counters, from another tool: the same with up to k keys.
+    - "merged", "user": up to k counters by one, all in the same direction [LT25, Cor. 18, Lem. 27, Cor. 28]. Gaussian
+      noise on all (`GaussianHistogram`), or the optimal law for each counter with the budget shared among k of them
+      (`WeightedSample`), which is better for few counters, and better than Laplace noise of scale k / epsilon always:
+      that is one way to share the budget. The law is taken that reports a key half of the time at the smallest
+      counter, or, to `minimise` the error, the one with the smallest standard deviation. The choice depends on
+      parameters alone.
+    - "summed": all counters by (2k - 1) / (k + 1) together; `SummedNoise`.
+
+    A share of epsilon, a twentieth, goes to telling how far the sketch falls short of frequencies (basic composition).
+    What is told is the number of times that counters were reduced, plus geometric noise: one unit more changes that
+    number by at most one. (For Algorithm 1: of the states in the proof of [LT25, Lem. 8] those where all counters are
+    one lower have had one reduction more, the others the same number. For Algorithm 4 and for merging likewise: in
+    [LT25, Lem. 17, 27] counters of the longer stream are above or equal after equally many reductions, and below or
+    equal after one more.) For "summed" it is the total length of the streams. With `elements_per_unit` = m the number
+    changes by at most m, and the noise is so much larger.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit, certified before anything is drawn.
+
+    References:
+        [LT25].
+
+    Args:
+        form: what the sketch is. capacity: how many counters it has. epsilon: for the unit. delta: for the unit.
+        elements_per_unit: how many elements of one unit the stream may hold, equal ones or not ("single", "standard"
+        and
+            "summed").
+        max_keys_per_unit: bound on the keys of a unit ("user"), which the sketch has applied.
+        shortfall: "private" to estimate it; a number that the owner states publicly (the largest amount by which any
+            counter may fall short); or None to leave it open.
+        minimise: "threshold" or "error".
+        sketches: how many were added up.
+        unit: the name of the column whose privacy is protected, or None for elements of the stream.
+    """
+
+    name = "misra_gries"
+
+    def __init__(
+        self,
+        form: Form,
+        capacity: int,
+        epsilon: object,
+        delta: object,
+        *,
+        elements_per_unit: int = 1,
+        max_keys_per_unit: int = 1,
+        shortfall: Literal["private"] | int | None = "private",
+        minimise: Literal["threshold", "error"] = "threshold",
+        sketches: int = 1,
+        unit: str | None = None,
+    ) -> None:
+        self._form, self._capacity = form, capacity
+        self._epsilon, self._delta = as_epsilon(epsilon), as_delta(delta)
+        self._elements = as_count("elements_per_unit", elements_per_unit, largest=10_000)
+        if minimise not in ("threshold", "error"):
+            raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
+        if self._elements > 1 and form in ("merged", "user"):
+            raise InvalidParameter(
+                "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
+                "for units with several keys use a UserMisraGriesSketch."
+            )
+        self._stated: int | None = None
+        if shortfall is not None and shortfall != "private":
+            self._stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
+        self._spent = self._epsilon * _SHARE_FOR_SHORTFALL if shortfall == "private" else Fraction(0)
+        self._max_keys_per_unit, self._sketches, self._unit = max_keys_per_unit, sketches, unit
+        self.law, self.certificate = self._choose(self._epsilon - self._spent, minimise)
+
+    def _choose(self, epsilon: Fraction, minimise: Literal["threshold", "error"]) -> tuple[ReleasedLaw, Certificate]:
+        """The best law that is provable for this form of sketch, with its certificate."""
+        law: ReleasedLaw
+        if self._form in ("single", "standard"):
+            standard = self._form == "standard"
+            law = SharedNoise(epsilon, self._delta, self._capacity, standard=standard, elements=self._elements)
+            return law, law.certify()
+        if self._form == "summed":
+            law = SummedNoise(epsilon, self._delta, self._capacity, elements=self._elements)
+            return law, law.certify()
+        gaussian = GaussianHistogram(epsilon, self._delta, self._capacity, minimise=minimise)
+        if self._capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
+            return gaussian, gaussian.certify()
+        shared = WeightedSample(*share_between_keys(epsilon, self._delta, self._capacity))
+        half = Fraction(1, 2)
+        better = (
+            shared.first_frequency(half) <= gaussian.first_frequency(half)
+            if minimise == "threshold"
+            else _variance(shared) <= gaussian.sigma**2
+        )
+        if not better:
+            return gaussian, gaussian.certify()
+        found = certify_copies(shared.certify(), copies=self._capacity, epsilon=epsilon, delta=self._delta)
+        return shared, found
+
+    def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
+        """Draw once; rows leave in the order of their keys, and share no memory with the sketch."""
+        import pyarrow as pa
+
+        if isinstance(self.law, SummedNoise):
+            values = self.law.draw_scaled(contents.counters, bits)
+        else:
+            values = self.law.draw(contents.counters, bits)
+        kept = np.flatnonzero(values)
+        rows = pa.table({key: contents.keys.take(pa.array(kept)), "value": pa.array(values[kept], type=pa.int64())})
+        guarantee = Guarantee(
+            epsilon=self._epsilon,
+            delta=self._delta,
+            unit=self._unit,
+            max_keys_per_unit=self._max_keys_per_unit,
+            mechanism=self.name,
+            spent_on_shortfall=self._spent,
+            sketch_capacity=self._capacity,
+            sketches=self._sketches,
+            elements_per_unit=self._elements,
+            private=bits.private,
+        )
+        return Drawn(rows, guarantee, self.certificate, self.law), self._shortfall(contents, bits)
+
+    def _shortfall(self, contents: SketchContents, bits: BitSource) -> Shortfall | None:
+        if self._spent:
+            step = self._spent / self._elements
+            reported = draw_total(contents.missing, step, bits)
+            return Shortfall(reported, noise_scale(step), contents.missing_parts)
+        return None if self._stated is None else Shortfall(self._stated, 0, 1)
+
+
+def _variance(law: WeightedSample) -> Fraction:
+    """Of the difference between a counter that is always reported and its value."""
+    mean = sum((drop * chance for drop, chance in enumerate(law.drop_law)), Fraction(0))
+    return sum((drop**2 * chance for drop, chance in enumerate(law.drop_law)), Fraction(0)) - mean**2
