@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
@@ -26,6 +27,7 @@ __all__ = ["Progress", "progress_reporter", "publish", "sanitize"]
 
 Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
+_MECHANISMS = ("weighted_sample", "stability", "gaussian")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 
 
@@ -93,7 +95,7 @@ def publish(
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 
-    def mechanism_for(scheme: Scheme | None) -> PrivateWeightedSampling:
+    def mechanism_for(scheme: Scheme | None) -> IndependentKeys:
         rest = as_epsilon(epsilon) - spent
         return _mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, ledger, spent)
 
@@ -198,7 +200,7 @@ def _open(
 
 
 def _draw(
-    mechanism: PrivateWeightedSampling,
+    mechanism: IndependentKeys,
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
@@ -216,7 +218,7 @@ def _draw(
 
 
 def _count(
-    mechanism: PrivateWeightedSampling,
+    mechanism: IndependentKeys,
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
@@ -257,27 +259,32 @@ def _mechanism(
     values: bool,
     ledger: object,
     spent_on_size: Fraction = Fraction(0),
-) -> PrivateWeightedSampling:
+) -> IndependentKeys:
     """Check the request and certify its table, before any data is read."""
-    if name != "weighted_sample":
-        raise InvalidParameter(f"mechanism must be 'weighted_sample' in this version, got {name!r}.")
-    if sampling is not None and not isinstance(sampling, Scheme):
-        raise InvalidParameter(
-            f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
-        )
+    if name not in _MECHANISMS:
+        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, _MECHANISMS))}, got {name!r}.")
     if ledger is not None:
         raise InvalidParameter("ledger must be None: ledgers are not available in this version.")
     keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     if unit is None and keys > 1:
         raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
-    return PrivateWeightedSampling(
-        as_epsilon(epsilon),
-        as_delta(delta),
-        max_keys_per_unit=keys,
-        values=values,
-        scheme=sampling,
-        spent_on_size=spent_on_size,
-    )
+    exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
+    if name == "weighted_sample":
+        return PrivateWeightedSampling(
+            exact_epsilon,
+            exact_delta,
+            max_keys_per_unit=keys,
+            values=values,
+            scheme=sampling,
+            spent_on_size=spent_on_size,
+        )
+    if sampling is not None:
+        raise InvalidParameter(f"sampling needs the mechanism 'weighted_sample', got {name!r}.")
+    from dptally.mechanisms.gaussian_sparse_histogram import GaussianSparseHistogram
+    from dptally.mechanisms.stability_histogram import StabilityHistogram
+
+    made = {"stability": StabilityHistogram, "gaussian": GaussianSparseHistogram}[name]
+    return made(exact_epsilon, exact_delta, max_keys_per_unit=keys, values=values)
 
 
 @contextlib.contextmanager

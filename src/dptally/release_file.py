@@ -60,6 +60,7 @@ def metadata(release: Release) -> dict[str, Any]:
             "copies": certificate.copies,
             "total_epsilon": str(certificate.total_epsilon),
             "total_delta": str(certificate.total_delta),
+            "judge": certificate.judge,
         },
         "shortfall": None if release.shortfall is None else asdict(release.shortfall),
     }
@@ -158,6 +159,7 @@ def _read_certificate(facts: dict[str, Any]) -> Certificate:
         copies=int(facts["copies"]),
         total_epsilon=Fraction(facts["total_epsilon"]),
         total_delta=Fraction(facts["total_delta"]),
+        judge=str(facts.get("judge", "rows")),
     )
 
 

@@ -55,6 +55,7 @@ class Certificate:
         copies: how many keys one unit may touch.
         total_epsilon: what holds for a unit that touches that many keys.
         total_delta: an upper bound of the exact delta of that many copies at `total_epsilon`, rounded up.
+        judge: what was judged: "rows", the rows of one key's law, or the name of another kind of table.
     """
 
     epsilon: Fraction
@@ -66,8 +67,14 @@ class Certificate:
     copies: int
     total_epsilon: Fraction
     total_delta: Fraction
+    judge: str = "rows"
 
     def __str__(self) -> str:
+        if self.judge != "rows":
+            return (
+                f"{self.rows_checked} probabilities of table {self.table_sha256[:16]} judged as {self.judge}: delta is "
+                f"at most {float(self.total_delta):.6g} of {float(self.delta):.6g} allowed."
+            )
         higher, lower = self.worst_pair
         lines = (
             f"{self.rows_checked} rows of table {self.table_sha256[:16]} compared in exact integers; "

@@ -99,6 +99,7 @@ def certify_shared_noise(
         copies=elements,
         total_epsilon=epsilon,
         total_delta=total,
+        judge="noise of its own and shared noise",
     )
 
 
@@ -163,6 +164,7 @@ def certify_summed_noise(
         copies=1,
         total_epsilon=epsilon,
         total_delta=total,
+        judge="noise on counters with fractions",
     )
 
 
