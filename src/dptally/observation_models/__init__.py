@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from dptally.observation_models.base import Estimator, ObservationModel
+from dptally.observation_models.bounded_geometric import BoundedGeometric, DyadicGeometric, FastGeometric
 from dptally.observation_models.stability import Stability
 from dptally.observation_models.weighted_sample import WeightedSample
 
-__all__ = ["Estimator", "ObservationModel", "Stability", "WeightedSample"]
+__all__ = [
+    "BoundedGeometric",
+    "DyadicGeometric",
+    "Estimator",
+    "FastGeometric",
+    "ObservationModel",
+    "Stability",
+    "WeightedSample",
+]
