@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter, MissingDependency
 from dptally.labels import key_label
+from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.whole_files import complete_or_absent
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def release_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -
         raise InvalidParameter(f"n must not be negative, got {n}.")
     shown = min(n, len(release)) if release.law.values else 0
     height = max(220, _ROW * shown)
-    panels = [_chance_panel(release.law, height)]
+    # Where the keys are public, all of them are released.
+    panels = [] if isinstance(release.law, ClampedNoise) and shown else [_chance_panel(release.law, height)]
     if shown:
         panels.insert(0, _keys_panel(release, shown, confidence, height))
     names = ", ".join(key_label(name, longest=_LONGEST_LABEL) for name in release.key)

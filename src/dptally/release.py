@@ -17,6 +17,7 @@ from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy.certifier import certify_copies
+from dptally.privacy.pure_judge import certify_pure_copies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,7 +280,9 @@ class Release:
         law, promise = read_law(self.law.facts()), self.guarantee
         rest = promise.epsilon - promise.spent_on_size - promise.spent_on_shortfall
         found = law.certify()
-        if not (isinstance(law, ThresholdedNoise) and law.judged_for_unit):
+        if found.judge == "pure":
+            found = certify_pure_copies(found, copies=promise.max_keys_per_unit, epsilon=rest)
+        elif not (isinstance(law, ThresholdedNoise) and law.judged_for_unit):
             # In a sketch one unit may move every counter.
             copies = promise.sketch_capacity or promise.max_keys_per_unit
             found = certify_copies(found, copies=copies, epsilon=rest, delta=promise.delta)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import DptallyError, UnreadableRelease
 from dptally.estimates.shortfall import Shortfall
-from dptally.observation_models.reading import read_law
+from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.privacy import Certificate, Guarantee
 from dptally.release import RESERVED_COLUMNS, Release
 from dptally.whole_files import check_target, complete_or_absent
@@ -61,6 +62,7 @@ def metadata(release: Release) -> dict[str, Any]:
             "total_epsilon": str(certificate.total_epsilon),
             "total_delta": str(certificate.total_delta),
             "judge": certificate.judge,
+            "worst_ratio": str(certificate.worst_ratio),
         },
         "shortfall": None if release.shortfall is None else asdict(release.shortfall),
     }
@@ -122,12 +124,20 @@ def _parse(table: pa.Table, place: Path) -> Release:
         rows = table.select([*key, "value"])
         values = pc.fill_null(rows.column("value").cast(pa.int64()), 1 if not law.values else 0)
         rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None)
-        damaged = not key or any(name in RESERVED_COLUMNS for name in key) or (len(rows) and pc.min(values).as_py() < 1)
+        damaged = (
+            not key
+            or any(name in RESERVED_COLUMNS for name in key)
+            or (len(rows) and pc.min(values).as_py() < _smallest_value(law))
+        )
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, pa.ArrowException, DptallyError):
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if damaged:
         raise UnreadableRelease(f"{place} has damaged metadata.")
     return Release(rows.combine_chunks(), guarantee, certificate, law, shortfall)
+
+
+def _smallest_value(law: ReleasedLaw) -> int:
+    return 0 if isinstance(law, ClampedNoise) else 1
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
@@ -160,6 +170,7 @@ def _read_certificate(facts: dict[str, Any]) -> Certificate:
         total_epsilon=Fraction(facts["total_epsilon"]),
         total_delta=Fraction(facts["total_delta"]),
         judge=str(facts.get("judge", "rows")),
+        worst_ratio=Fraction(facts.get("worst_ratio", 0)),
     )
 
 

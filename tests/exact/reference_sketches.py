@@ -1,5 +1,7 @@
 """Slow sketches."""
+
 from fractions import Fraction
+
 
 def misra_gries(stream, capacity):
     counters = {("dummy", i): 0 for i in range(capacity)}
@@ -8,11 +10,13 @@ def misra_gries(stream, capacity):
         if x in counters:
             counters[x] += 1
         elif all(counters.values()):
-            for key in counters: counters[key] -= 1
+            for key in counters:
+                counters[key] -= 1
         else:
             del counters[min((key for key, c in counters.items() if c == 0), key=order)]
             counters[x] = 1
     return {key: c for key, c in counters.items() if not isinstance(key, tuple)}
+
 
 def reduce_sensitivity(sketch, capacity):
     gamma = Fraction(sum(sketch.values()), capacity + 1)

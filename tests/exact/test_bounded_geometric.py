@@ -33,8 +33,8 @@ from dptally.observation_models.bounded_geometric import (
 )
 from dptally.observation_models.clamped_noise import ADD_OR_REMOVE, REPLACE, ClampedNoise, Neighbours
 from dptally.privacy import pure_judge
+from dptally.privacy.certifier import Certificate
 from dptally.privacy.pure_judge import (
-    PureCertificate,
     certify_clamped_noise,
     certify_dyadic_noise,
     certify_prefixes,
@@ -177,7 +177,7 @@ def test_huge_bounds() -> None:
 # ---- the judge ----
 
 
-def verdict(judge: Callable[[], PureCertificate]) -> Fraction | None:
+def verdict(judge: Callable[[], Certificate]) -> Fraction | None:
     """The worst ratio, or None for a refusal."""
     try:
         return judge().worst_ratio

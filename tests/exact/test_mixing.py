@@ -11,7 +11,8 @@ import pytest
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.observation_models.bounded_geometric import geometric_masses, rational_scale
 from dptally.observation_models.mixing import mix_rows, smallest_weight, statistical_distance, sufficient_weight
-from dptally.privacy.pure_judge import PureCertificate, certify_pure_rows
+from dptally.privacy.certifier import Certificate
+from dptally.privacy.pure_judge import certify_pure_rows
 from tests.exact.reference import growth
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(3)]
@@ -39,7 +40,7 @@ def nearly_private(epsilon: Fraction, bound: int, cut: int) -> tuple[list[list[F
     return rows_of(exact, bound), rows_of(kept, bound)
 
 
-def judged(rows: list[list[Fraction]], epsilon: Fraction) -> PureCertificate:
+def judged(rows: list[list[Fraction]], epsilon: Fraction) -> Certificate:
     """The judge's finding on rows brought to one denominator."""
     whole = lcm(*(chance.denominator for row in rows for chance in row))
     return certify_pure_rows([[int(chance * whole) for chance in row] for row in rows], epsilon=epsilon)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
+from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ def estimate_frequencies(
 def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
     if isinstance(law, ThresholdedNoise):
         return _invert_noise(law, values, beta)
+    if isinstance(law, ClampedNoise):
+        # Every key has a value, so nothing is selected.
+        error = law.error_quantile(beta)
+        lower, upper = np.maximum(values - error, 0), np.minimum(values, law.bound - error) + error
+        return FrequencyEstimates(values.copy(), lower, upper)
     if law.scheme is not None:
         return _invert_columns(law, values, beta)
     below, above = _offsets(law.cumulative, beta)

@@ -117,7 +117,8 @@ def _apply(of: FrequencyFunction | None, frequencies: NDArray[np.int64]) -> NDAr
     if of is None:
         return frequencies.astype(np.float64)
     distinct, places = np.unique(frequencies, return_inverse=True)
-    return np.array([float(of(int(frequency))) for frequency in distinct], dtype=np.float64)[places]
+    found = [float(of(int(frequency))) if frequency else 0.0 for frequency in distinct]  # g(0) = 0
+    return np.array(found, dtype=np.float64)[places]
 
 
 def _linear_bounds(law: WeightedSample, values: NDArray[np.int64], beta: float) -> tuple[float, float]:

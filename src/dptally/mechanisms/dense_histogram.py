@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,9 @@ from dptally.exact import as_count, as_epsilon
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models import DyadicGeometric
 from dptally.privacy import Guarantee
+from dptally.privacy.certifier import Certificate
 from dptally.privacy.composition import LARGEST_UNIT
-from dptally.privacy.pure_judge import PureCertificate, certify_pure_copies
+from dptally.privacy.pure_judge import certify_pure_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.observation_models import WeightedSample
     from dptally.randomness import BitSource
 
 __all__ = ["DEFAULT_BOUND", "DenseHistogram"]
@@ -70,7 +70,7 @@ class DenseHistogram:
         PrivacyViolation: if the table does not pass the judge; then nothing has been read or drawn.
     """
 
-    name = "dense_histogram"
+    name = "dense"
 
     def __init__(
         self, epsilon: object, keys: pa.Table, *, max_keys_per_unit: int = 1, bound: int = DEFAULT_BOUND
@@ -92,7 +92,7 @@ class DenseHistogram:
         if self._index.repeated:
             raise InvalidParameter("keys must be distinct, but some occur more than once.")
         self.law = DyadicGeometric(self._epsilon / self._max_keys_per_unit, bound)
-        self.certificate: PureCertificate = certify_pure_copies(
+        self.certificate: Certificate = certify_pure_copies(
             self.law.certify(), copies=self._max_keys_per_unit, epsilon=self._epsilon
         )
 
@@ -135,8 +135,7 @@ class DenseHistogram:
             private=bits.private,
         )
         rows = self._keys.append_column("value", pa.array(values, type=pa.int64()))
-        # What reads a release needs of a law is its contract, which this one has.
-        return Drawn(rows, guarantee, self.certificate, cast("WeightedSample", self.law))
+        return Drawn(rows, guarantee, self.certificate, self.law)
 
 
 def _large_parts(

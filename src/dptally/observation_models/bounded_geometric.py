@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_fraction, exp_bounds
@@ -98,6 +99,15 @@ class DyadicGeometric(ClampedNoise):
 
     def __repr__(self) -> str:
         return f"DyadicGeometric(epsilon={self.epsilon}, bound={self.bound}, neighbours={self.neighbours!r})"
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data."""
+        return {
+            "name": "DyadicGeometric",
+            "epsilon": str(self.epsilon),
+            "bound": self.bound,
+            "neighbours": self.neighbours,
+        }
 
     @cached_property
     def _integers(self) -> tuple[tuple[int, ...], int]:

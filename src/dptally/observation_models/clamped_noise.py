@@ -7,7 +7,7 @@ from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
 from dptally.observation_models.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.privacy.certifier import Certificate
 from dptally.privacy.pure_judge import (
-    PureCertificate,
     certify_clamped_noise,
     certify_dyadic_noise,
     certify_prefixes,
@@ -64,6 +64,8 @@ class ClampedNoise:
 
     name = "clamped_noise"
     delta = Fraction(0)
+    values = True
+    scheme = None
 
     def __init__(self, epsilon: object, bound: object, neighbours: Neighbours) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -209,6 +211,14 @@ class ClampedNoise:
         law.update((value, self.probability(value, true_frequency)) for value in range(self.bound + 1))
         return law
 
+    def first_frequency(self, probability: Fraction) -> int:
+        """The smallest frequency that is reported with at least this probability: 0, all are reported."""
+        return 0
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        raise NotImplementedError
+
     def check_row(self) -> None:
         """Refuse to go through all values where there are too many."""
         if self.bound > LARGEST_ROW:
@@ -223,7 +233,7 @@ class ClampedNoise:
         return Fraction(1)
 
     @cached_property
-    def _certificate(self) -> PureCertificate:
+    def _certificate(self) -> Certificate:
         if self._dyadic:
             found = certify_dyadic_noise(
                 self.table, uniform=self.uniform_mass, bound=self.bound, epsilon=self.key_epsilon
@@ -235,7 +245,7 @@ class ClampedNoise:
             certify_prefixes(self.table, self._masses, uniform=self.uniform_mass, bound=self.bound)
         return certify_pure_copies(found, copies=self.keys_changed, epsilon=self.epsilon)
 
-    def certify(self) -> PureCertificate:
+    def certify(self) -> Certificate:
         """Judge the numbers that are drawn from.
 
         Raises:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dptally.observation_models.bounded_geometric import DyadicGeometric
+from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.stability import Stability
@@ -14,7 +16,7 @@ from dptally.observation_models.weighted_sample import WeightedSample
 
 __all__ = ["ReleasedLaw", "read_law"]
 
-ReleasedLaw = WeightedSample | ThresholdedNoise
+ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise
 
 
 def read_law(facts: dict[str, Any]) -> ReleasedLaw:
@@ -55,9 +57,14 @@ def _summed_noise(facts: dict[str, Any]) -> SummedNoise:
     return SummedNoise(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
 
 
+def _dyadic_geometric(facts: dict[str, Any]) -> DyadicGeometric:
+    return DyadicGeometric(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "WeightedSample": _weighted_sample,
     "Stability": _stability,
     "SharedNoise": _shared_noise,
     "SummedNoise": _summed_noise,
+    "DyadicGeometric": _dyadic_geometric,
 }

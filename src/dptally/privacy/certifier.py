@@ -55,6 +55,8 @@ class Certificate:
         copies: how many keys one unit may touch.
         total_epsilon: what holds for a unit that touches that many keys.
         total_delta: an upper bound of the exact delta of that many copies at `total_epsilon`, rounded up.
+        worst_ratio: for judge "pure", the largest ratio of the probabilities of one outcome under neighbouring rows, at
+            most e^epsilon, which `worst_pair` attains; otherwise 0.
         judge: what was judged: "rows", the rows of one key's law, or the name of another kind of table.
     """
 
@@ -68,8 +70,11 @@ class Certificate:
     total_epsilon: Fraction
     total_delta: Fraction
     judge: str = "rows"
+    worst_ratio: Fraction = Fraction(0)
 
     def __str__(self) -> str:
+        if self.judge == "pure":
+            return self._pure()
         if self.judge != "rows":
             return (
                 f"{self.rows_checked} probabilities of table {self.table_sha256[:16]} judged as {self.judge}: delta is "
@@ -83,6 +88,18 @@ class Certificate:
         )
         if self.copies > 1:
             lines += f"; {self.copies} keys per unit together {float(self.total_delta):.6g}"
+        return lines + "."
+
+    def _pure(self) -> str:
+        higher, lower = self.worst_pair
+        limit, one = exp_lower(self.epsilon)
+        lines = (
+            f"{self.rows_checked} rows of table {self.table_sha256[:16]} compared in exact integers; no outcome is "
+            f"more than {float(self.worst_ratio):.9g} times as likely for one frequency as for the next, where "
+            f"{limit / one:.9g} is allowed per key; attained between frequencies {higher} and {lower}"
+        )
+        if self.copies > 1:
+            lines += f"; {self.copies} keys together keep epsilon {float(self.total_epsilon):.6g}"
         return lines + "."
 
 

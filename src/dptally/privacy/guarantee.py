@@ -57,10 +57,14 @@ class Guarantee:
             change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
             keys = "one distinct key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys"
             bound = f"Of each {self.unit!r} at most {keys} are counted, each once, chosen at random"
+        if self.delta:
+            name = f"(epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and delta = "
+            name, factor = name + _readable(self.delta), "e^epsilon, plus delta,"
+        else:
+            name, factor = f"epsilon-differentially private with epsilon = {_readable(self.epsilon)}", "e^epsilon"
         return (
-            f"This release is (epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and "
-            f"delta = {_readable(self.delta)}: the probability of anything that can be seen in it or concluded from it "
-            f"changes by at most a factor of e^epsilon, plus delta, when {change}. {bound}.{self._conditions()} "
+            f"This release is {name}: the probability of anything that can be seen in it or concluded from it "
+            f"changes by at most a factor of {factor} when {change}. {bound}.{self._conditions()} "
             "The guarantee was checked in exact integers on the table the release was drawn from."
         )
 

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 
 from dptally.errors import PrivacyViolation
-from dptally.privacy.certifier import TABLE_BITS, Certificate, _exp_lower
+from dptally.privacy.certifier import TABLE_BITS, Certificate, exp_lower
 
 __all__ = [
-    "PureCertificate",
     "certify_clamped_noise",
     "certify_dyadic_noise",
     "certify_prefixes",
@@ -39,31 +38,7 @@ _LONG = 1 << 2048
 _Comparison = tuple[int, int, int]  # masses of one outcome in rows c and c + 1, and c
 
 
-@dataclass(frozen=True)
-class PureCertificate(Certificate):
-    """What the judge found for a law without delta. All numbers are exact.
-
-    Attributes:
-        worst_ratio: the largest ratio of the probabilities of one outcome under neighbouring rows; at most e^epsilon.
-            `worst_pair` attains it, the first one's row exceeding the second one's; `delta` and `worst_delta` are 0.
-    """
-
-    worst_ratio: Fraction
-
-    def __str__(self) -> str:
-        higher, lower = self.worst_pair
-        limit, one = _exp_lower(self.epsilon)
-        lines = (
-            f"{self.rows_checked} rows of table {self.table_sha256[:16]} compared in exact integers; no outcome is "
-            f"more than {float(self.worst_ratio):.9g} times as likely for one frequency as for the next, where "
-            f"{float(Fraction(limit, one)):.9g} is allowed per key; attained between frequencies {higher} and {lower}"
-        )
-        if self.copies > 1:
-            lines += f"; {self.copies} keys together keep epsilon {float(self.total_epsilon):.6g}"
-        return lines + "."
-
-
-def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> PureCertificate:
+def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> Certificate:
     """Judge a law given row by row: rows[i][v] is the mass of the v-th outcome, as integers.
 
     Every row must have the same sum, the common denominator, and the same number of outcomes. Only the given rows are
@@ -86,7 +61,7 @@ def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> Pu
 
 def certify_clamped_noise(
     masses: Sequence[int], *, uniform: int, bound: int, epsilon: Fraction, table_sha256: str | None = None
-) -> PureCertificate:
+) -> Certificate:
     """Judge the law "count plus noise, clamped to 0 .. bound, mixed with uniform values".
 
     With integers M_R, ..., M_0, ..., M_{-R} (`masses`, of odd length, from the largest noise to the smallest), g
@@ -136,7 +111,7 @@ def _noise_comparisons(masses: Sequence[int], uniform: int, bound: int) -> Itera
         yield uniform + from_above[reach - distance + 1], uniform + from_above[reach - distance + 2], bound - distance
 
 
-def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fraction) -> PureCertificate:
+def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fraction) -> Certificate:
     """Judge the law of `certify_clamped_noise` from the bytes that are drawn from, with N = 2^128.
 
     The table holds thresholds c_0 <= c_1 <= ... <= c_{2R} as little-endian 128-bit integers. With u uniform on
@@ -176,7 +151,7 @@ def certify_prefixes(table: bytes, masses: Sequence[int], *, uniform: int, bound
             raise PrivacyViolation("the table of prefixes does not belong to the law.")
 
 
-def certify_pure_copies(one_key: PureCertificate, *, copies: int, epsilon: Fraction) -> PureCertificate:
+def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction) -> Certificate:
     """Judge a unit that touches up to `copies` keys, each through a law with the given certificate.
 
     Keys are drawn independently, so ratios multiply: `copies` times the epsilon of one key holds. For noise whose ratio
@@ -194,9 +169,7 @@ def certify_pure_copies(one_key: PureCertificate, *, copies: int, epsilon: Fract
     return replace(one_key, copies=copies, total_epsilon=epsilon)
 
 
-def _judge(
-    comparisons: Iterable[_Comparison], rows_checked: int, table_sha256: str, epsilon: Fraction
-) -> PureCertificate:
+def _judge(comparisons: Iterable[_Comparison], rows_checked: int, table_sha256: str, epsilon: Fraction) -> Certificate:
     """A certificate, or the refusal."""
     most, least, pair = 1, 1, (1, 0)
     for here, there, count in comparisons:
@@ -204,7 +177,7 @@ def _judge(
         if _exceeds(high, low, most, least):
             most, least = high, low
             pair = (count, count + 1) if here >= there else (count + 1, count)
-    growth, one = _exp_lower(epsilon)
+    growth, one = exp_lower(epsilon)
     if one * most > growth * least:
         bounded = most < least << 1000  # beyond that, floats end
         ratio = f"by a factor of {float(Fraction(most, least)):.17g}" if bounded else "without limit"
@@ -212,7 +185,7 @@ def _judge(
             f"the table exceeds its epsilon: an outcome of rows {pair[0]} and {pair[1]} differs {ratio} "
             f"where e^{float(epsilon):.17g} is allowed."
         )
-    return PureCertificate(
+    return Certificate(
         epsilon=epsilon,
         delta=Fraction(0),
         worst_delta=Fraction(0),
@@ -222,6 +195,7 @@ def _judge(
         copies=1,
         total_epsilon=epsilon,
         total_delta=Fraction(0),
+        judge="pure",
         worst_ratio=Fraction(most, least),
     )
 
