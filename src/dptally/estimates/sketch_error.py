@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
+from dptally.observation_models.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
@@ -72,9 +73,11 @@ def sketch_error(
         under = max(0, law.reach - bisect_left(lower_tail, missed / 2 * law.whole + 1) + 1)
         over, under = over + law.slack, under + law.slack
         hidden = law.threshold - 1 + under
-    else:
+    elif isinstance(law, WeightedSample):
         # D > q with probability 1 - P[D <= q].
         over, under = 0, bisect_left(law.cumulative, (1 - missed) * law.cumulative[-1])
         hidden = under
+    else:
+        raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
     sketch = None if shortfall is None else shortfall.upper((1 - level) / 10)
     return SketchError(over, under, hidden, sketch, float(level))

@@ -19,7 +19,7 @@ from typing import Any
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_fraction, exp_bounds
 from dptally.observation_models.clamped_noise import ADD_OR_REMOVE, ClampedNoise, Neighbours
-from dptally.observation_models.stability import LARGEST_REACH
+from dptally.observation_models.two_sided_geometric import LARGEST_REACH
 from dptally.privacy.pure_judge import certify_clamped_noise
 
 __all__ = [
