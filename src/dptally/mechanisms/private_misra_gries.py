@@ -140,16 +140,14 @@ class PrivateMisraGries:
         if self._form == "summed":
             law = SummedNoise(epsilon, self._delta, self._capacity, elements=self._elements)
             return law, law.certify()
-        gaussian = GaussianHistogram(epsilon, self._delta, self._capacity, minimise=minimise)
+        gaussian = GaussianHistogram(epsilon, self._delta, self._capacity)
         if self._capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
             return gaussian, gaussian.certify()
         shared = WeightedSample(*share_between_keys(epsilon, self._delta, self._capacity))
-        half = Fraction(1, 2)
-        better = (
-            shared.first_frequency(half) <= gaussian.first_frequency(half)
-            if minimise == "threshold"
-            else _variance(shared) <= gaussian.sigma**2
-        )
+        if minimise == "threshold":
+            better = _half(shared) <= _half(gaussian)
+        else:
+            better = _variance(shared) <= gaussian.sigma**2
         if not better:
             return gaussian, gaussian.certify()
         found = certify_copies(shared.certify(), copies=self._capacity, epsilon=epsilon, delta=self._delta)
@@ -185,6 +183,14 @@ class PrivateMisraGries:
             reported = draw_total(contents.missing, step, bits)
             return Shortfall(reported, noise_scale(step), contents.missing_parts)
         return None if self._stated is None else Shortfall(self._stated, 0, 1)
+
+
+def _half(law: WeightedSample | GaussianHistogram) -> int:
+    """The smallest counter that is reported at least half of the time."""
+    found = law.first_frequency(Fraction(1, 2))
+    if found is None:
+        raise InvalidParameter("no counter would be reported half of the time.")
+    return found
 
 
 def _variance(law: WeightedSample) -> Fraction:

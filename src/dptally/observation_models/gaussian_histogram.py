@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import arb, fmpq
 
-from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.observation_models.base import LARGEST_FREQUENCY
+from dptally.observation_models.certified_table import CertifiedNoise
+from dptally.observation_models.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
+from dptally.observation_models.two_sided_geometric import noise_table
+from dptally.privacy.certifier import TABLE_BITS, Certificate
 from dptally.privacy.gaussian_judge import (
-    GaussianCertificate,
     certify_gaussian_table,
     thresholded_gaussian_delta,
     working_precision,
@@ -33,17 +33,14 @@ __all__ = ["LARGEST_DIFFERING", "LARGEST_REACH", "GaussianHistogram", "calibrate
 
 LARGEST_DIFFERING = 100_000
 LARGEST_REACH = 1 << 20  # of the noise; 32 MB of thresholds
-_BITS = 128
-_ENTRY = _BITS // 8
-_WHOLE = 1 << _BITS
+_WHOLE = 1 << TABLE_BITS
 _SPARE_BITS = 70  # the noise is cut where its tails cost less than 2^-70 of delta
 _ROOM_BITS = 20  # 2^-20 of delta is kept for rounding, of which far less is used
 _SIGMA_BITS = 24
 _BLOCK = 256  # entries that are computed with the same precision
-_BATCH = 1 << 14  # keys per call into the native core
 
 
-class GaussianHistogram:
+class GaussianHistogram(ThresholdedNoise):
     """Rounded Gaussian noise is added to each frequency, and what falls below a threshold is not reported.
 
     A key of frequency w >= 1 is reported with value w + Z if that is at least T, and not at all otherwise. Z is the
@@ -76,8 +73,8 @@ class GaussianHistogram:
     (599, 114.8, True)
     """
 
-    scheme = None
-    likely_drop = 0  # the frequency that makes a value most likely is the value itself
+    name = "gaussian_histogram"
+    judged_for_unit = True
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ class GaussianHistogram:
         self.differing = as_count("differing", differing, largest=LARGEST_DIFFERING)
         self.values = bool(values)
         self.sigma, self.threshold = calibrate(self.epsilon, self.delta, self.differing)
-        self.reach = _reach(self.sigma, self.threshold, self.epsilon, self.delta, self.differing)
+        self._reach = _reach(self.sigma, self.threshold, self.epsilon, self.delta, self.differing)
 
     def __repr__(self) -> str:
         return (
@@ -105,61 +102,18 @@ class GaussianHistogram:
     @cached_property
     def table(self) -> bytes:
         """P[D <= d] for d = 0 .. 2R-1 in units of 2^-128, as little-endian 128-bit integers; D = R - Z."""
-        half = noise_masses(self.sigma, self.reach)
-        masses = [*reversed(half), *half[1:-1]]  # of D = 0 .. 2R-1; the last one is what is missing
-        return b"".join(reached.to_bytes(_ENTRY, "little") for reached in accumulate(masses))
+        return noise_table(noise_masses(self.sigma, self._reach))
 
     @cached_property
     def cumulative(self) -> tuple[int, ...]:
         """P[D <= d] for d = 0 .. 2R, in units of 2^-128; the last one is 2^128."""
-        entries = (int.from_bytes(self.table[at : at + _ENTRY], "little") for at in range(0, len(self.table), _ENTRY))
-        return (*entries, _WHOLE)
-
-    @property
-    def _shift(self) -> int:
-        return self.reach - self.threshold + 1
-
-    @property
-    def width(self) -> int:
-        """T + R: the smallest frequency that is always reported."""
-        return self.threshold + self.reach
-
-    @cached_property
-    def noise_law(self) -> dict[int, Fraction]:
-        """P[Z = z] for z = -R .. R."""
-        masses = (here - before for before, here in zip((0, *self.cumulative), self.cumulative, strict=False))
-        return {self.reach - drop: Fraction(mass, _WHOLE) for drop, mass in enumerate(masses)}
+        return (*read_entries(self.table), _WHOLE)
 
     # ---- the contract ----
 
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The exact probability that a key of this frequency is reported: P[Z >= T - w]."""
-        frequency = _as_frequency(true_frequency)
-        if frequency == 0:
-            return Fraction(0)
-        return Fraction(self.cumulative[min(frequency + self._shift - 1, 2 * self.reach)], _WHOLE)
-
-    def first_frequency(self, probability: Fraction) -> int:
-        """The smallest frequency that is reported with at least this probability."""
-        return max(1, bisect_left(self.cumulative, probability * _WHOLE) + 1 - self._shift)
-
-    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
-        """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
-        frequency = _as_frequency(true_frequency)
-        reported = self.reporting_probability(frequency)
-        law: dict[int | None, Fraction] = {None: 1 - reported}
-        if frequency and self.values:
-            lowest = max(self.threshold, frequency - self.reach)
-            law.update(
-                (value, self.noise_law[value - frequency]) for value in range(lowest, frequency + self.reach + 1)
-            )
-        elif frequency:
-            law[1] = reported
-        return law
-
     @cached_property
-    def _certificate(self) -> GaussianCertificate:
-        return certify_gaussian_table(
+    def _certified(self) -> CertifiedNoise:
+        certificate = certify_gaussian_table(
             self.table,
             reach=self.reach,
             sigma=self.sigma,
@@ -168,19 +122,15 @@ class GaussianHistogram:
             epsilon=self.epsilon,
             delta=self.delta,
         )
+        return CertifiedNoise(self.table, certificate)
 
-    def certify(self) -> GaussianCertificate:
+    def certify(self) -> Certificate:
         """Judge the table that is drawn from, with its threshold, for all keys of a unit together.
 
         Raises:
             PrivacyViolation: with what exceeds delta.
         """
-        return self._certificate
-
-    @cached_property
-    def _sampler(self) -> _core.ShiftTable:
-        self.certify()
-        return _core.ShiftTable(np.frombuffer(self.table, dtype=np.uint8))
+        return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
@@ -191,21 +141,19 @@ class GaussianHistogram:
         Raises:
             InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
-        given = np.asarray(frequencies)
-        if given.dtype.kind not in "iu" or given.ndim != 1:
-            raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
-        if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
-            raise InvalidParameter("frequencies must be from 0 to 2^62.")
-        # w + Z - (T - 1) = (w + s) - D with s = R - T + 1: the sampler reports it if positive. Frequency 0 stays 0.
-        moved = np.ascontiguousarray((given.astype(np.int64) + self._shift) * (given > 0))
-        reported = np.empty(len(moved), dtype=np.int64)
-        for start in range(0, len(moved), _BATCH):
-            part = slice(start, start + _BATCH)
-            self._sampler.draw(moved[part], bits.words(2 * len(moved[part])), reported[part])
-        if not self.values:
-            return np.minimum(reported, 1)
-        reported += (self.threshold - 1) * (reported > 0)
-        return reported
+        given = as_frequencies(frequencies)
+        reported = self._certified.draw_above(given, self.threshold, bits) * (given > 0)
+        return reported if self.values else np.minimum(reported, 1)
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data."""
+        return {
+            "name": "GaussianHistogram",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "differing": self.differing,
+            "values": self.values,
+        }
 
 
 def noise_masses(sigma: Fraction, reach: int) -> list[int]:
@@ -219,9 +167,9 @@ def noise_masses(sigma: Fraction, reach: int) -> list[int]:
     for start in range(1, reach + 1, _BLOCK):
         # The masses of this block are below 2^-leading: P[N > x sigma] < exp(-x^2 / 2), and 10 / 7 < 1 / ln 2.
         leading = (2 * start - 1) ** 2 * 10 // (7 * 8 * sigma**2)
-        with working_precision(max(32, _BITS + 16 - leading)):
+        with working_precision(max(32, TABLE_BITS + 16 - leading)):
             scale = arb(fmpq(sigma.denominator, sigma.numerator)) / arb(8).sqrt()
-            half_whole = arb((1, _BITS - 1))
+            half_whole = arb((1, TABLE_BITS - 1))
             stop = min(start + _BLOCK, reach + 1)
             tails = [half_whole * (odd * scale).erfc() for odd in range(2 * start - 1, 2 * stop, 2)]
             masses += [int((here - after).upper().ceil().fmpz()) for here, after in pairwise(tails)]
@@ -308,10 +256,3 @@ def _reach(sigma: Fraction, threshold: int, epsilon: Fraction, delta: Fraction, 
             f"and no key below {threshold:.2g} occurrences would be likely to be reported."
         )
     return reach
-
-
-def _as_frequency(number: int) -> int:
-    frequency = int(number)
-    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
-        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
-    return frequency

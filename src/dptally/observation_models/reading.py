@@ -7,6 +7,7 @@ from typing import Any
 
 from dptally.observation_models.bounded_geometric import DyadicGeometric
 from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.gaussian_histogram import GaussianHistogram
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.stability import Stability
@@ -57,6 +58,12 @@ def _summed_noise(facts: dict[str, Any]) -> SummedNoise:
     return SummedNoise(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
 
 
+def _gaussian_histogram(facts: dict[str, Any]) -> GaussianHistogram:
+    return GaussianHistogram(
+        str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=facts["values"] is True
+    )
+
+
 def _dyadic_geometric(facts: dict[str, Any]) -> DyadicGeometric:
     return DyadicGeometric(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
 
@@ -66,5 +73,6 @@ _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "Stability": _stability,
     "SharedNoise": _shared_noise,
     "SummedNoise": _summed_noise,
+    "GaussianHistogram": _gaussian_histogram,
     "DyadicGeometric": _dyadic_geometric,
 }

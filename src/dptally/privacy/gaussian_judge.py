@@ -61,7 +61,6 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -70,7 +69,7 @@ from flint import arb, ctx, fmpq
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.privacy.certifier import TABLE_BITS, Certificate
 
-__all__ = ["GaussianCertificate", "certify_gaussian_table", "thresholded_gaussian_delta", "working_precision"]
+__all__ = ["certify_gaussian_table", "thresholded_gaussian_delta", "working_precision"]
 
 _ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
@@ -92,31 +91,6 @@ def working_precision(bits: int) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class GaussianCertificate(Certificate):
-    """What the judge of Gaussian noise found; all numbers are upper bounds, rounded up.
-
-    Attributes:
-        epsilon: for the unit with all its keys.
-        delta: for the unit with all its keys.
-        worst_delta: an upper bound of the delta of the table at `epsilon`, slack included.
-        worst_pair: (j, l): the worst neighbours differ in l keys, of which j have other units too.
-        rows_checked: how many probabilities of the table were compared with those of the rounded Gaussian law.
-        table_sha256: of the threshold and the bytes that are drawn from.
-        copies: l.
-        total_epsilon: the same as `epsilon`.
-        total_delta: the same as `worst_delta`.
-    """
-
-    def __str__(self) -> str:
-        shared, keys = self.worst_pair
-        return (
-            f"{self.rows_checked} probabilities of table {self.table_sha256[:16]} compared with those of the Gaussian "
-            f"law in ball arithmetic; largest divergence {float(self.worst_delta):.6g} of {float(self.delta):.6g} "
-            f"allowed for {keys} keys per unit together, found where {shared} of them have other units too."
-        )
-
-
 def certify_gaussian_table(
     table: bytes,
     *,
@@ -126,7 +100,7 @@ def certify_gaussian_table(
     differing: int,
     epsilon: Fraction,
     delta: Fraction,
-) -> GaussianCertificate:
+) -> Certificate:
     """Judge the law "count + Z if at least the threshold" for units of several keys; see the module for the argument.
 
     The table holds 2R thresholds c_0 <= c_1 <= ... as little-endian 128-bit integers. With u uniform on 0 .. 2^128 - 1,
@@ -143,7 +117,8 @@ def certify_gaussian_table(
         delta: what must be kept, for the unit.
 
     Returns:
-        GaussianCertificate: with `worst_pair` = (j, l).
+        Certificate: with `worst_pair` = (j, l): the worst neighbours differ in l keys, of which j have other units
+            too; `rows_checked` is how many probabilities were compared, and the rest is for the unit with all its keys.
 
     Raises:
         PrivacyViolation: if the bytes are not a law, or delta is exceeded; the message says by what.
@@ -180,7 +155,7 @@ def certify_gaussian_table(
             f"the table exceeds its delta, {what}: {differing} differing keys, {shared} of which have other units too, "
             f"give {float(worst):.17g} where {float(delta):.17g} is allowed at epsilon {float(epsilon):.17g}."
         )
-    return GaussianCertificate(
+    return Certificate(
         epsilon=epsilon,
         delta=delta,
         worst_delta=worst,
@@ -190,6 +165,7 @@ def certify_gaussian_table(
         copies=differing,
         total_epsilon=epsilon,
         total_delta=worst,
+        judge="Gaussian noise, in ball arithmetic",
     )
 
 

@@ -65,7 +65,7 @@ class Guarantee:
         return (
             f"This release is {name}: the probability of anything that can be seen in it or concluded from it "
             f"changes by at most a factor of {factor} when {change}. {bound}.{self._conditions()} "
-            "The guarantee was checked in exact integers on the table the release was drawn from."
+            "The guarantee was checked on the very table that the release was drawn from."
         )
 
     def _conditions(self) -> str:
