@@ -1,0 +1,570 @@
+"""Public sets of keys, far too large to list, each numbered from 0 to size - 1.
+
+A pure mechanism must be able to report any key that anybody might have, so the set of all keys has to be stated without
+looking at the data. A universe is such a set with a bijection to 0 .. size - 1 in the order of the set. Every key has
+one written form: "01.2.3.4" is no address of `ipv4`, though people may mean one by it. Whatever is not a key, missing
+values too, is outside; rows outside are left out of a release silently, since a refusal would tell that they exist.
+
+Ready-made, by name (`read_universe`):
+
+=======================  ===============================================================================================
+``uint64``               whole numbers from 0 to 2^64 - 1
+``ipv4``                 "192.0.2.1", in the order of the addresses
+``ipv6``                 "2001:db8::1": lower case, no leading zeros, the first longest run of two or more zero groups
+                         as "::" (RFC 5952, section 4), never with a dotted end
+``uuid``                 lower case with dashes, all 2^128 of them
+``date``                 0001-01-01 to 9999-12-31
+``e164``                 "+" and 1 to 15 digits, the first of them not 0, in the order of the numbers
+``words:12``             lower-case words of 1 to 12 letters a-z, shorter ones first
+``strings:4:ACGT``       strings of exactly 4 characters out of "ACGT", in the order of the alphabet given
+``integers:-5..99``      whole numbers from -5 to 99
+=======================  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import string
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.randomness.integers import whole_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Bijection",
+    "Dates",
+    "FixedStrings",
+    "IntegerRange",
+    "Ipv4",
+    "Ipv6",
+    "PhoneNumbers",
+    "Universe",
+    "Uuids",
+    "Words",
+    "read_universe",
+]
+
+_WORD = 1 << 64
+_LARGEST_SIZE = 1 << 256
+
+
+class Universe(Protocol):
+    """A public finite ordered set of keys with a bijection to 0 .. size - 1."""
+
+    name: str
+    size: int
+    type: pa.DataType
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside.
+
+        Numbers are uint64 where the universe has at most 2^64 keys, and Python's whole numbers otherwise. Those of keys
+        outside mean nothing.
+
+        Raises:
+            InvalidSource: if keys of this type cannot be keys of the universe.
+        """
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+
+    def index(self, key: Any) -> int | None:
+        """Return the number of one key, or None if it is outside."""
+
+    def key(self, index: int) -> Any:
+        """Return one key by its number."""
+
+
+class _Numbered:
+    """What all universes share: one key at a time, through the bulk functions."""
+
+    name: str
+    size: int
+    type: pa.DataType
+
+    def index(self, key: Any) -> int | None:
+        """Return the number of one key, or None if it is outside."""
+        try:
+            numbers, inside = self.indices([key])
+        except (InvalidSource, pa.ArrowException, OverflowError):
+            return None
+        return int(numbers[0]) if inside[0] else None
+
+    def key(self, index: int) -> Any:
+        """Return one key by its number."""
+        if not 0 <= index < self.size:
+            raise InvalidParameter(f"index must be from 0 to {self.size - 1}, got {index}.")
+        return self.keys(whole_numbers([index], self.size))[0].as_py()
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        raise NotImplementedError
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def _as_array(keys: pa.Array | Sequence[Any]) -> pa.Array:
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    if not isinstance(keys, pa.Array):
+        keys = pa.array(list(keys))
+    return keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
+
+
+def _as_text(keys: pa.Array | Sequence[Any], name: str) -> pa.Array:
+    array = _as_array(keys)
+    if pa.types.is_null(array.type):
+        return array.cast(pa.string())
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
+        raise InvalidSource(f"keys of the universe {name!r} are text, but the key column holds {array.type}.")
+    return array.cast(pa.large_string()) if _is_view(array.type) else array
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind))
+
+
+def _matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Which texts match from beginning to end; missing ones do not."""
+    found = pc.match_substring_regex(texts, rf"\A(?:{pattern})\z")
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _one_by_one(
+    texts: pa.Array, size: int, index: Callable[[str], int | None]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    found = [None if text is None else index(text) for text in texts.to_pylist()]
+    inside = np.array([number is not None for number in found], dtype=bool)
+    return whole_numbers([number or 0 for number in found], size), inside
+
+
+class IntegerRange(_Numbered):
+    """Whole numbers from `low` to `high`, both of them in; they must fit int64, or uint64.
+
+    >>> IntegerRange(-5, 99).index(0), IntegerRange(-5, 99).index(100)
+    (5, None)
+    """
+
+    def __init__(self, low: int, high: int, *, name: str | None = None) -> None:
+        if any(isinstance(end, bool) or not isinstance(end, int) for end in (low, high)):
+            raise InvalidParameter("the ends of a range of integers must be whole numbers.")
+        if low > high:
+            raise InvalidParameter(f"a range of integers must not end before it begins, got {low} to {high}.")
+        if low < -(1 << 63) or high >= _WORD or (low < 0 and high >= 1 << 63):
+            raise InvalidParameter("a range of integers must fit 64 bits, with a sign if it begins below 0.")
+        self._low = low
+        self.size = high - low + 1
+        self.type = pa.int64() if high < 1 << 63 else pa.uint64()
+        self.name = name or f"integers:{low}..{high}"
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        array = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else _python_integers(keys, self.name)
+        array = _as_array(array)
+        if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+            raise InvalidSource(
+                f"keys of the universe {self.name!r} are whole numbers, but the key column holds {array.type}."
+            )
+        signed = not pa.types.is_unsigned_integer(array.type)
+        inside = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        wide = pc.fill_null(array.cast(pa.int64() if signed else pa.uint64()), 0).to_numpy()
+        low, high = self._low, self._low + self.size - 1
+        ends = np.iinfo(wide.dtype)
+        if low > ends.max or high < ends.min:
+            inside = np.zeros(len(wide), dtype=bool)
+        else:
+            kind = wide.dtype.type
+            inside = inside & (wide >= kind(max(low, int(ends.min)))) & (wide <= kind(min(high, int(ends.max))))
+        # Numbers wrap around 2^64 and back: the difference is right wherever the key is inside.
+        return wide.astype(np.uint64) - np.uint64(low % _WORD), inside
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        moved = whole_numbers(indices, self.size) + np.uint64(self._low % _WORD)
+        return pa.array(moved.astype(np.int64) if self.type == pa.int64() else moved, type=self.type)
+
+
+def _python_integers(keys: Iterable[Any], name: str) -> pa.Array:
+    """Python's whole numbers; those that fit no 64 bits are outside whatever the range."""
+    listed = list(keys)
+    if any(isinstance(key, bool) or not isinstance(key, int | np.integer | None) for key in listed):
+        raise InvalidSource(f"keys of the universe {name!r} are whole numbers, but other types were given.")
+    whole = [None if key is None or not -(1 << 63) <= int(key) < _WORD else int(key) for key in listed]
+    if any(key is not None and key >= 1 << 63 for key in whole):
+        if any(key is not None and key < 0 for key in whole):
+            raise InvalidSource(f"keys of the universe {name!r} fit neither int64 nor uint64 together.")
+        return pa.array(whole, type=pa.uint64())
+    return pa.array(whole, type=pa.int64())
+
+
+class Ipv4(_Numbered):
+    """IPv4 addresses, "192.0.2.1": four numbers from 0 to 255 without leading zeros.
+
+    >>> Ipv4().index("0.0.1.0"), Ipv4().index("01.2.3.4"), Ipv4().key(2**32 - 1)
+    (256, None, '255.255.255.255')
+    """
+
+    name = "ipv4"
+    size = 1 << 32
+    type = pa.string()
+    _part = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        texts = _as_text(keys, self.name)
+        inside = _matches(texts, rf"{self._part}(?:\.{self._part}){{3}}")
+        parts = pc.list_flatten(pc.split_pattern(texts.filter(pa.array(inside)), "."))
+        numbers = np.zeros(len(texts), dtype=np.uint64)
+        columns = parts.cast(pa.uint64()).to_numpy(zero_copy_only=False).reshape(-1, 4)
+        numbers[inside] = columns @ np.array([1 << 24, 1 << 16, 1 << 8, 1], dtype=np.uint64)
+        return numbers, inside
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        numbers = whole_numbers(indices, self.size)
+        written = pa.array([str(part) for part in range(256)])
+        parts = [written.take(pa.array((numbers >> np.uint64(by)) & np.uint64(255))) for by in (24, 16, 8, 0)]
+        return pc.binary_join_element_wise(*parts, ".")
+
+
+class Ipv6(_Numbered):
+    """IPv6 addresses in one written form: lower case, no leading zeros, "::" for the first longest run of zero groups.
+
+    A run of one zero group is written "0". The end is never dotted, so that the form does not depend on the prefix.
+
+    >>> Ipv6().index("::1"), Ipv6().index("0::1"), Ipv6().key(1 << 112)
+    (1, None, '1::')
+    """
+
+    name = "ipv6"
+    size = 1 << 128
+    type = pa.string()
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
+
+    @staticmethod
+    def _number(text: str) -> int | None:
+        try:
+            packed = socket.inet_pton(socket.AF_INET6, text)
+        except (OSError, ValueError):  # ValueError: a zero character within
+            return None
+        number = int.from_bytes(packed, "big")
+        return number if _compressed(packed) == text else None
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        return pa.array([_compressed(int(number).to_bytes(16, "big")) for number in indices], type=pa.string())
+
+
+_ZERO_RUNS = [":0" * length + ":" for length in range(8, 1, -1)]
+
+
+def _compressed(packed: bytes) -> str:
+    groups = ":{:x}:{:x}:{:x}:{:x}:{:x}:{:x}:{:x}:{:x}:".format(*struct.unpack(">8H", packed))
+    if ":0:0:" in groups:
+        for zeros in _ZERO_RUNS:
+            before, found, after = groups.partition(zeros)  # the first of the longest
+            if found:
+                return f"{before[1:]}::{after[:-1]}"
+    return groups[1:-1]
+
+
+class Uuids(_Numbered):
+    """UUIDs in lower case with dashes, whatever their version.
+
+    >>> Uuids().key(1), Uuids().index("00000000-0000-0000-0000-00000000000A")
+    ('00000000-0000-0000-0000-000000000001', None)
+    """
+
+    name = "uuid"
+    size = 1 << 128
+    type = pa.string()
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        texts = _as_text(keys, self.name)
+        inside = _matches(texts, "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+        plain = pc.replace_substring(texts.filter(pa.array(inside)), "-", "").to_pylist()
+        numbers = np.zeros(len(texts), dtype=object)
+        numbers[inside] = whole_numbers([int(text, 16) for text in plain], self.size)
+        return numbers, inside
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        plain = [f"{int(number):032x}" for number in indices]
+        return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in plain], type=pa.string())
+
+
+class Dates(_Numbered):
+    """Days from 0001-01-01 to 9999-12-31 of the Gregorian calendar, as Arrow's `date32`.
+
+    >>> import datetime
+    >>> Dates().index(datetime.date(1, 1, 31)), Dates().key(Dates().size - 1)
+    (30, datetime.date(9999, 12, 31))
+    """
+
+    name = "date"
+    size = 3_652_059
+    type = pa.date32()
+    _first = -719_162  # days from 1970-01-01
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        array = _as_array(keys)
+        if pa.types.is_null(array.type):
+            array = array.cast(pa.date32())
+        if not pa.types.is_date32(array.type):
+            raise InvalidSource(f"keys of the universe 'date' are dates, but the key column holds {array.type}.")
+        days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy().astype(np.int64) - self._first
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        inside = valid & (days >= 0) & (days < self.size)
+        return np.where(inside, days, 0).astype(np.uint64), inside
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        days = whole_numbers(indices, self.size).astype(np.int64) + self._first
+        return pa.array(days.astype(np.int32)).cast(pa.date32())
+
+
+class PhoneNumbers(_Numbered):
+    """Telephone numbers (ITU-T E.164): "+" and 1 to 15 digits, the first of them not 0.
+
+    >>> PhoneNumbers().index("+1"), PhoneNumbers().index("+0441"), PhoneNumbers().key(PhoneNumbers().size - 1)
+    (0, None, '+999999999999999')
+    """
+
+    name = "e164"
+    size = 10**15 - 1
+    type = pa.string()
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        texts = _as_text(keys, self.name)
+        inside = _matches(texts, r"\+[1-9][0-9]{0,14}")
+        digits = pc.utf8_slice_codeunits(texts.filter(pa.array(inside)), 1)
+        numbers = np.zeros(len(texts), dtype=np.uint64)
+        numbers[inside] = digits.cast(pa.uint64()).to_numpy(zero_copy_only=False) - np.uint64(1)
+        return numbers, inside
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        digits = pa.array(whole_numbers(indices, self.size) + np.uint64(1)).cast(pa.string())
+        return pc.binary_join_element_wise(pa.scalar("+"), digits, "")
+
+
+class FixedStrings(_Numbered):
+    """Strings of one length over an alphabet, in the order of the alphabet as given.
+
+    >>> FixedStrings(4, "ACGT").index("ACGT"), FixedStrings(4, "ACGT").key(255)
+    (27, 'TTTT')
+    """
+
+    type = pa.string()
+
+    def __init__(self, length: int, alphabet: str) -> None:
+        self._digits = _alphabet(alphabet)
+        self._alphabet, self._length = alphabet, _length(length, len(alphabet))
+        self.size = len(alphabet) ** self._length
+        self.name = f"strings:{length}:{alphabet}"
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
+
+    def _number(self, text: str) -> int | None:
+        if len(text) != self._length:
+            return None
+        number = 0
+        try:
+            for character in text:
+                number = number * len(self._digits) + self._digits[character]
+        except KeyError:
+            return None
+        return number
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        return _written(whole_numbers(indices, self.size), self._length, self._alphabet)
+
+
+class Words(_Numbered):
+    """Words of 1 to `longest` characters over an alphabet: shorter ones first, then in the order of the alphabet.
+
+    >>> Words(12).index("a"), Words(12).index("aa"), Words(12).index("Hello"), Words(2).size
+    (0, 26, None, 702)
+    """
+
+    type = pa.string()
+
+    def __init__(self, longest: int, alphabet: str = string.ascii_lowercase) -> None:
+        self._digits = _alphabet(alphabet)
+        self._alphabet, self._longest = alphabet, _length(longest, len(alphabet))
+        # Where words of each length begin.
+        self._starts: list[int] = [
+            sum(len(alphabet) ** shorter for shorter in range(1, n)) for n in range(1, longest + 2)
+        ]
+        self.size = self._starts[-1]
+        self.name = f"words:{longest}" if alphabet == string.ascii_lowercase else f"words:{longest}:{alphabet}"
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
+
+    def _number(self, text: str) -> int | None:
+        if not 1 <= len(text) <= self._longest:
+            return None
+        number = 0
+        try:
+            for character in text:
+                number = number * len(self._digits) + self._digits[character]
+        except KeyError:
+            return None
+        return self._starts[len(text) - 1] + number
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        numbers = whole_numbers(indices, self.size)
+        starts = whole_numbers(self._starts[:-1], self.size)
+        shorter = np.searchsorted(starts, numbers, side="right") - 1
+        groups = [np.flatnonzero(shorter == place) for place in range(self._longest)]
+        words = [
+            _written(numbers[group] - starts[place], place + 1, self._alphabet) for place, group in enumerate(groups)
+        ]
+        return pa.concat_arrays(words).take(pa.array(np.argsort(np.concatenate(groups))))
+
+
+def _written(numbers: NDArray[Any], length: int, alphabet: str) -> pa.Array:
+    """Numbers as strings of one length, with the characters of the alphabet as digits."""
+    digits = np.array([ord(character) for character in alphabet], dtype=np.uint32)
+    codes = np.empty((len(numbers), length), dtype=np.uint32)
+    base = numbers.dtype.type(len(alphabet)) if numbers.dtype != object else len(alphabet)
+    for place in reversed(range(length)):
+        codes[:, place] = digits[(numbers % base).astype(np.intp)]
+        numbers = numbers // base
+    return pa.array(codes.view(f"<U{length}").reshape(-1), type=pa.string())
+
+
+def _alphabet(alphabet: str) -> dict[str, int]:
+    if not isinstance(alphabet, str) or not alphabet or len(set(alphabet)) < len(alphabet):
+        raise InvalidParameter("an alphabet must be a text of distinct characters, at least one.")
+    if any(character == "\0" or 0xD800 <= ord(character) <= 0xDFFF for character in alphabet):
+        raise InvalidParameter("an alphabet must consist of characters that can be written in UTF-8, without the zero.")
+    return {character: digit for digit, character in enumerate(alphabet)}
+
+
+def _length(length: int, characters: int) -> int:
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise InvalidParameter(f"the length of strings must be a whole number of at least 1, got {length}.")
+    if length > 256 or characters**length > _LARGEST_SIZE // 2:
+        raise InvalidParameter("the universe of strings must have at most 2^255 members, none longer than 256.")
+    return length
+
+
+class Bijection(_Numbered):
+    """A universe of one's own: any set of keys that two functions number.
+
+    A key k is inside if index(k) is a number i from 0 to size - 1 and key(i) is k again; so whatever the functions do,
+    no two keys share a number. What the guarantee needs is that the functions do not depend on the data.
+
+    Args:
+        size: how many keys there are.
+        index: from a key to its number, or None.
+        key: from a number to its key.
+        name: what to call the universe in a release.
+        type: Arrow's type of the keys.
+
+    >>> even = Bijection(50, index=lambda key: key // 2, key=lambda index: 2 * index, type=pa.int64(), name="even")
+    >>> even.index(8), even.index(9), even.key(49)
+    (4, None, 98)
+    """
+
+    def __init__(
+        self,
+        size: int,
+        index: Callable[[Any], int | None],
+        key: Callable[[int], Any],
+        *,
+        name: str = "own",
+        type: pa.DataType | None = None,  # noqa: A002 - the same name as the attribute
+    ) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _LARGEST_SIZE:
+            raise InvalidParameter(f"the size of a universe must be a whole number from 1 to 2^256, got {size}.")
+        self.size, self.name = size, name
+        self.type = pa.string() if type is None else type
+        self._index_of, self._key_of = index, key
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        listed = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+        failed = False
+        found: list[int | None] = []
+        try:
+            found = [None if key is None else self._number(key) for key in listed]
+        except Exception:
+            failed = True  # raised below, so that nothing of the key is chained to the error
+        if failed:
+            raise InvalidSource(f"the index function of the universe {self.name!r} failed: it must return None.")
+        inside = np.array([number is not None for number in found], dtype=bool)
+        return whole_numbers([number or 0 for number in found], self.size), inside
+
+    def _number(self, key: Any) -> int | None:
+        number = self._index_of(key)
+        if number is None or not 0 <= number < self.size or self._key_of(int(number)) != key:
+            return None
+        return int(number)
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        return pa.array([self._key_of(int(number)) for number in indices], type=self.type)
+
+
+_NAMED: dict[str, Callable[[], Universe]] = {
+    "uint64": lambda: IntegerRange(0, _WORD - 1, name="uint64"),
+    "ipv4": Ipv4,
+    "ipv6": Ipv6,
+    "uuid": Uuids,
+    "date": Dates,
+    "e164": PhoneNumbers,
+}
+
+
+def read_universe(name: object) -> Universe:
+    """Return a ready-made universe by its name, as in the table at the top; a universe is returned as it is.
+
+    Raises:
+        InvalidParameter: if there is none of that name.
+
+    >>> read_universe("ipv4").size == 2**32, read_universe("words:3").size
+    (True, 18278)
+    """
+    if not isinstance(name, str):
+        if all(hasattr(name, part) for part in ("size", "indices", "keys", "name", "type")):
+            return name  # type: ignore[return-value]  # it has what the protocol asks for
+        raise InvalidParameter(f"universe must be a name or a universe, got {type(name).__name__}.")
+    if name in _NAMED:
+        return _NAMED[name]()
+    if found := re.fullmatch(r"words:([0-9]{1,4})(?::(.+))?", name, re.S):
+        return Words(int(found[1]), found[2] or string.ascii_lowercase)
+    if found := re.fullmatch(r"strings:([0-9]{1,4}):(.+)", name, re.S):
+        return FixedStrings(int(found[1]), found[2])
+    if found := re.fullmatch(r"integers:(-?[0-9]{1,20})\.\.(-?[0-9]{1,20})", name):
+        return IntegerRange(int(found[1]), int(found[2]))
+    raise InvalidParameter(
+        f"there is no universe {name[:40]!r}; the names are {', '.join(_NAMED)}, words:12, strings:4:ACGT and "
+        "integers:0..99."
+    )

@@ -1,0 +1,242 @@
+"""The sparse histogram: laws of whole releases, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import partial
+from itertools import accumulate, pairwise
+from math import comb
+
+import pytest
+
+from dptally.exact import exp_bounds
+from dptally.mechanisms.sparse_histogram import SparseHistogram
+from dptally.mechanisms.strict_sparse import (
+    StrictSparseHistogram,
+    approximate_binomial,
+    approximate_power,
+    noise_tails,
+)
+from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.universes import IntegerRange
+from tests.exact.sparse_reference import (
+    Histogram,
+    chained_order_statistics_law,
+    dense_law,
+    lazy_law,
+    order_statistics_law,
+    sorted_labels,
+)
+
+
+def simple_row(ratio: Fraction, bound: int, count: int) -> dict[int, Fraction]:
+    """clamp(count + Z) for two-sided geometric noise, by summing its masses far out and giving the ends the rest."""
+    inside = {value: (1 - ratio) / (1 + ratio) * ratio ** abs(value - count) for value in range(1, bound)}
+    top = ratio ** (bound - count) / (1 + ratio) if bound > count else 1 - ratio / (1 + ratio)
+    return {0: 1 - sum(inside.values()) - top, **inside, bound: top}
+
+
+def strict_row(mechanism: StrictSparseHistogram, count: int) -> dict[int, Fraction]:
+    """clamp(count + Z) for the noise of the strict mechanism, from its table."""
+    whole, reach = 1 << mechanism.length, mechanism.bound
+    cumulative = [0, *mechanism._cumulative, whole]
+    law = dict.fromkeys(range(reach + 1), Fraction(0))
+    for noise in range(-reach, reach + 1):
+        mass = cumulative[noise + reach + 1] - cumulative[noise + reach]
+        law[min(max(count + noise, 0), reach)] += Fraction(mass, whole)
+    return law
+
+
+def largest_ratio(law: Mapping[Histogram, Fraction], other: Mapping[Histogram, Fraction]) -> Fraction | None:
+    """The largest ratio of probabilities of one release, either way; None if one of them is 0 alone."""
+    if {h for h, p in law.items() if p} != {h for h, p in other.items() if p}:
+        return None
+    return max(max(law[h] / other[h], other[h] / law[h]) for h in law if law[h])
+
+
+HALF = partial(simple_row, Fraction(1, 2), 2)
+DATA = [(3, {}), (3, {2: 1}), (4, {0: 2}), (4, {0: 1, 3: 1}), (5, {1: 2, 4: 1})]
+
+
+@pytest.mark.parametrize(("size", "counts"), DATA)
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_drawing_empty_bins_lazily_gives_the_law_of_noise_for_every_bin(
+    size: int, counts: dict[int, int], keep: int
+) -> None:
+    """KH' with a cap has the law of KeepHeavy for every release, also where the universe has no keep + 1 keys."""
+    assert lazy_law(size, counts, keep, HALF) == dense_law(size, counts, keep, HALF)
+
+
+@pytest.mark.parametrize(("draws", "count"), [(1, 1), (3, 2), (4, 2), (5, 9)])
+def test_order_statistics_by_binomials_are_those_of_all_draws(draws: int, count: int) -> None:
+    """Algorithm 6.7 gives the joint law of the largest draws."""
+    row = simple_row(Fraction(2, 3), 3, 0)
+    assert chained_order_statistics_law(row, draws, count) == order_statistics_law(row, draws, count)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_rows_of_the_noise_are_two_sided_geometric(epsilon: str, bound: int) -> None:
+    """Every row sums to 1 and agrees with masses written down independently."""
+    law = ClampedGeometric(epsilon, bound=bound)
+    for count in range(bound + 1):
+        assert law.row(count) == simple_row(law.ratio, bound, count)
+        assert sum(law.row(count).values()) == 1
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3", "32"])
+def test_the_noise_spends_its_epsilon_and_no_more(epsilon: str) -> None:
+    """1 / r is at most e^epsilon, and above e^epsilon (1 - 2^-80)."""
+    loss = ClampedGeometric(epsilon).certify()
+    low, high = exp_bounds(Fraction(epsilon), 256)
+    assert high * (1 - Fraction(1, 1 << 80)) < loss <= low
+
+
+@pytest.mark.parametrize(("counts", "fewer"), [({2: 1}, {}), ({0: 2}, {0: 1}), ({0: 1, 1: 2}, {1: 2})])
+@pytest.mark.parametrize("keep", [1, 2])
+def test_whole_releases_of_neighbours_differ_by_at_most_e_to_the_epsilon(
+    counts: dict[int, int], fewer: dict[int, int], keep: int
+) -> None:
+    """For every release the probabilities differ by at most 1 / r <= e^epsilon when one unit is removed."""
+    mechanism = SparseHistogram("1/2", universe=IntegerRange(0, 3), keep=keep, bound=2)
+    ratio = largest_ratio(dense_law(4, counts, keep, mechanism.law.row), dense_law(4, fewer, keep, mechanism.law.row))
+    assert ratio is not None and ratio <= 1 / mechanism.law.ratio <= exp_bounds(Fraction(1, 2), 256)[0]
+
+
+def test_a_unit_with_two_keys_is_protected_by_half_of_epsilon_each() -> None:
+    """Removing a unit that has two keys changes no release by more than e^epsilon, and epsilon is used up."""
+    mechanism = SparseHistogram("1", universe=IntegerRange(0, 2), keep=2, bound=2, max_keys_per_unit=2)
+    row = mechanism.law.row
+    ratio = largest_ratio(dense_law(3, {0: 1, 1: 1}, 2, row), dense_law(3, {}, 2, row))
+    assert ratio is not None and exp_bounds(Fraction(99, 100), 64)[0] < ratio <= exp_bounds(Fraction(1), 256)[0]
+
+
+def test_labels_in_increasing_order_lose_everything() -> None:
+    """Algorithm A.3 read as a set: with no data the last of three keys is never alone, with it it may be."""
+    empty = lazy_law(3, {}, 1, HALF, sorted_labels)
+    one = lazy_law(3, {2: 1}, 1, HALF, sorted_labels)
+    alone = frozenset({(2, 1)})
+    assert empty.get(alone, 0) == 0 < one[alone]
+    assert largest_ratio(one, empty) is None
+
+
+def printed_binomial(uniform: int, scale_bits: int, cap: int, trials: int, chance: Fraction) -> int:
+    """[BV19, Alg. 6.18] with the loop as printed, which begins at ceil(t' / 2)."""
+    whole = 1 << scale_bits
+    happens, entries = int(whole * chance), 1
+    while entries < 2 * cap:
+        law = approximate_power([whole - happens, happens, *[0] * entries][:entries], trials, scale_bits)
+        reached = list(accumulate(law))
+        for number in range(-(-entries // 2), entries):
+            if reached[number] >= uniform:
+                return min(number, cap)
+        entries *= 2
+    return cap
+
+
+def capped_binomial_law(cap: int, trials: int, chance: Fraction) -> list[Fraction]:
+    """min(binomial number, cap)."""
+    masses = [comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(cap)]
+    return [*masses, 1 - sum(masses)]
+
+
+@pytest.mark.parametrize(("cap", "trials", "chance"), [(1, 5, "1/4"), (3, 9, "1/3"), (4, 4, "2/3"), (6, 50, "1/20")])
+def test_the_corrected_binomial_of_fixed_bits_is_as_close_as_stated(cap: int, trials: int, chance: str) -> None:
+    """Over all uniform numbers the law is within (m (t + 1) - t) / s of the exact one."""
+    scale_bits, probability = 12, Fraction(chance)
+    whole = 1 << scale_bits
+    found = [0] * (cap + 1)
+    for uniform in range(1, whole + 1):
+        found[approximate_binomial(uniform, scale_bits, cap, trials, probability)] += 1
+    exact = capped_binomial_law(cap, trials, probability)
+    distance = sum(abs(Fraction(n, whole) - mass) for n, mass in zip(found, exact, strict=True)) / 2
+    assert distance <= Fraction(trials * (cap + 1) - cap, whole)
+
+
+def test_the_printed_binomial_never_returns_nothing() -> None:
+    """Algorithm 6.18 as printed returns 0 for no uniform number, though 0 has probability 0.24 here."""
+    drawn = {printed_binomial(uniform, 8, 3, 5, Fraction(1, 4)) for uniform in range(1, 257)}
+    assert 0 not in drawn
+    assert capped_binomial_law(3, 5, Fraction(1, 4))[0] > Fraction(23, 100)
+
+
+@pytest.mark.parametrize(("exponent", "entries"), [(1, 3), (2, 3), (7, 4), (20, 6)])
+def test_approximate_powers_are_as_close_as_stated(exponent: int, entries: int) -> None:
+    """Algorithm 6.16 loses at most entries * (exponent - 1) / s over all entries."""
+    scale_bits = 10
+    whole = 1 << scale_bits
+    law = approximate_power([whole - 300, 300, *[0] * (entries - 2)], exponent, scale_bits)
+    chance = Fraction(300, whole)
+    exact = [comb(exponent, n) * chance**n * (1 - chance) ** (exponent - n) for n in range(entries)]
+    lost = sum(abs(Fraction(n, whole) - mass) for n, mass in zip(law, exact, strict=True))
+    assert lost <= Fraction(entries * (exponent - 1), whole)
+    assert sum(law) <= whole
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 12])
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "5"])
+def test_the_noise_of_fixed_bits_is_private(epsilon: str, bound: int) -> None:
+    """All neighbouring rows of the strict mechanism's table differ by at most e^epsilon, and nearly by as much."""
+    mechanism = StrictSparseHistogram(epsilon, universe=IntegerRange(0, 9), keep=2, bound=bound)
+    rows = [strict_row(mechanism, count) for count in range(bound + 1)]
+    assert all(sum(row.values()) == 1 for row in rows)
+    worst = max(
+        max(row[v] / following[v], following[v] / row[v]) for row, following in pairwise(rows) for v in range(bound + 1)
+    )
+    low, high = exp_bounds(Fraction(epsilon), 256)
+    assert high * (1 - Fraction(1, 1 << 40)) < worst <= low
+
+
+def test_tails_of_the_noise_of_fixed_bits_add_up() -> None:
+    """P[Z >= 0] and P[Z < 0] make the whole, and the tail decreases."""
+    length, tails = noise_tails(Fraction(1), 20)
+    assert tails[0] + tails[1] == 1 << length
+    assert all(here > there > 0 for here, there in pairwise(tails))
+
+
+# ---- errors ----
+
+
+def test_the_significant_value_is_the_smallest() -> None:
+    """One below it, the chance that some empty key reaches it is above beta; compared with the exact power."""
+    mechanism = SparseHistogram("1", universe=IntegerRange(0, 9), keep=3)
+    value = mechanism.significant_value("0.05")
+    assert 1 - (1 - mechanism.law.tail(value)) ** 10 <= Fraction(1, 20) < 1 - (1 - mechanism.law.tail(value - 1)) ** 10
+
+
+def test_the_chance_of_being_left_out_bounds_the_exact_one() -> None:
+    """For every frequency the stated bound is at least the exact probability, summed over whole releases."""
+    mechanism = SparseHistogram("2", universe=IntegerRange(0, 3), keep=2, bound=4)
+    for count in range(5):
+        law = dense_law(4, {1: count, 2: 1}, 2, mechanism.law.row)
+        missing = sum(chance for release, chance in law.items() if all(key != 1 for key, _ in release))
+        assert missing <= mechanism.missing_probability(count)
+
+
+@pytest.mark.parametrize("beta", ["0.1", "0.3"])
+def test_the_simultaneous_error_holds_for_whole_releases(beta: str) -> None:
+    """Some key is off by more with probability at most beta, for all data tried."""
+    mechanism = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6)
+    allowed = mechanism.simultaneous_error(beta)
+    for counts in ({}, {0: 1}, {0: 2, 3: 1}, {1: 3, 2: 6}):
+        law = dense_law(4, counts, 2, mechanism.law.row)
+        wrong = sum(
+            chance
+            for release, chance in law.items()
+            if max(abs(dict(release).get(key, 0) - counts.get(key, 0)) for key in range(4)) > allowed
+        )
+        assert wrong <= Fraction(beta)
+
+
+@pytest.mark.parametrize("beta", ["0.05"])
+def test_the_error_of_one_key_holds_for_whole_releases(beta: str) -> None:
+    """A key of frequency c is off by more than `key_error` with probability at most beta, where it has a bound."""
+    mechanism = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=8)
+    stated = {count: mechanism.key_error(beta, count) for count in range(9)}
+    assert stated[0] is None and stated[8] is not None
+    for count, allowed in stated.items():
+        if allowed is not None:
+            law = dense_law(4, {2: count}, 2, mechanism.law.row)
+            wrong = sum(chance for h, chance in law.items() if abs(dict(h).get(2, 0) - count) > allowed)
+            assert wrong <= Fraction(beta)
