@@ -11,6 +11,8 @@
 
 namespace nb = nanobind;
 
+void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
+
 template <typename T>
 using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
@@ -213,4 +215,5 @@ NB_MODULE(_core, module) {
         .def("thresholds", &TailSweep::thresholds);
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
+    bind_misra_gries(module);
 }

@@ -1,0 +1,167 @@
+// A hash table of counters whose entries never move while it keeps its size.
+//
+// Eight entries make a bucket, and eight tag bytes, kept apart, say what is in them: 0 for nothing, the high bit and seven
+// bits of the hash for a key in its own bucket, seven bits alone (one of them set) for a key that found its bucket full
+// and went on to the next one with room. `passed` counts, for each bucket, the keys that went past it.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "sketch_keys.hpp"
+
+namespace sketches {
+
+template <typename Keys>
+class CounterTable {
+public:
+    using View = typename Keys::View;
+    using Entry = typename Keys::Entry;
+    static constexpr uint32_t nowhere = UINT32_MAX;
+
+    explicit CounterTable(const Seed& seed) : seed(seed) { resize(1); }
+    CounterTable(CounterTable&&) = default;
+    CounterTable(const CounterTable&) = delete;
+    ~CounterTable() {
+        for (const Entry& entry : entries)
+            if (entry.level() != vacant) keys.drop(entry);
+    }
+
+    size_t size() const { return held; }
+    uint64_t hash(const View& view) const { return Keys::hash(view, seed); }
+    Entry* data() { return entries.data(); }
+    Entry& operator[](uint32_t place) { return entries[place]; }
+    const Entry& operator[](uint32_t place) const { return entries[place]; }
+    const std::vector<Entry>& all() const { return entries; }
+    std::vector<Entry>& all() { return entries; }
+
+    void prefetch_tags(uint64_t hash) const { __builtin_prefetch(&tags[bucket(hash)]); }
+
+    // Where the key most likely is, if it is there at all; asks for that memory.
+    uint32_t guess(uint64_t hash) const {
+        const size_t home = bucket(hash);
+        const uint64_t found = matches(tags[home], home_tag(hash)) | uint64_t{1} << 63;
+        const size_t place = home * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+        __builtin_prefetch(&entries[place]);
+        return static_cast<uint32_t>(place);
+    }
+
+    uint32_t find(const View& view, uint64_t hash) const {
+        const size_t home = bucket(hash);
+        for (uint64_t found = matches(tags[home], home_tag(hash)); found != 0; found &= found - 1) {
+            const size_t place = home * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+            if (Keys::same(entries[place], view)) [[likely]] return static_cast<uint32_t>(place);
+        }
+        if (passed[home] == 0) [[likely]] return nowhere;
+        return find_passed(view, hash, home);
+    }
+
+    // The key must not be there yet, and there must be room; `reserve` makes it.
+    [[gnu::always_inline]] void insert(const Entry& entry, uint64_t hash) {
+        const size_t home = bucket(hash);
+        const uint64_t bytes = tags[home], free = matches(bytes, 0);
+        ++held;
+        if (free == 0) [[unlikely]] return insert_past(entry, hash, home);
+        // The lowest marked bit is the high one of its byte, which is empty.
+        const uint64_t high = free & -free;
+        tags[home] = bytes | high | (high >> 7) * (hash & 0x7f);
+        entries[home * lanes + static_cast<size_t>(std::countr_zero(free)) / 8] = entry;
+    }
+
+    Entry make(const View& view, uint64_t level) { return keys.make(view, level); }
+
+    [[gnu::always_inline]] void erase(uint32_t place) {
+        const size_t at = place / lanes, lane = place % lanes;
+        const uint64_t bytes = tags[at], here = uint64_t{0xff} << (8 * lane);
+        if ((bytes & here & every << 7) == 0) [[unlikely]] forget_past(place);
+        tags[at] = bytes & ~here;
+        keys.drop(entries[place]);
+        entries[place].state = vacant;
+        --held;
+    }
+
+    // Room for `count` keys in all; entries may move.
+    void reserve(size_t count) {
+        if (count > room) resize(count);
+    }
+    size_t room_for() const { return room; }
+
+    // Give back what keys gone long ago have left.
+    void tidy() {
+        if (keys.crowded()) [[unlikely]] keys.compact(entries.data(), entries.size());
+    }
+
+    size_t memory() const {
+        return tags.capacity() * sizeof(uint64_t) + passed.capacity() * sizeof(uint32_t) +
+               entries.capacity() * sizeof(Entry) + keys.memory();
+    }
+
+private:
+    static constexpr size_t lanes = 8;
+    static constexpr uint64_t every = 0x0101010101010101;
+
+    Seed seed;
+    Keys keys;
+    std::vector<uint64_t> tags;
+    std::vector<uint32_t> passed;
+    std::vector<Entry> entries;
+    size_t buckets = 0, held = 0, room = 0;
+
+    static uint8_t home_tag(uint64_t hash) { return static_cast<uint8_t>(hash | 0x80); }
+    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 1); }
+
+    // The high bit of each byte equal to `tag`; above the first such byte also of some others.
+    static uint64_t matches(uint64_t bytes, uint8_t tag) {
+        const uint64_t apart = bytes ^ every * tag;
+        return (apart - every) & ~apart & every << 7;
+    }
+
+    size_t bucket(uint64_t hash) const { return (hash >> 32) * buckets >> 32; }
+    size_t after(size_t at) const { return at + 1 == buckets ? 0 : at + 1; }
+
+    [[gnu::noinline]] uint32_t find_passed(const View& view, uint64_t hash, size_t at) const {
+        do {
+            at = after(at);
+            for (uint64_t found = matches(tags[at], passed_tag(hash)); found != 0; found &= found - 1) {
+                const size_t place = at * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+                if (Keys::same(entries[place], view)) return static_cast<uint32_t>(place);
+            }
+        } while (passed[at] != 0);
+        return nowhere;
+    }
+
+    [[gnu::noinline]] void insert_past(const Entry& entry, uint64_t hash, size_t at) {
+        uint64_t free = 0;
+        while (free == 0) {
+            ++passed[at];
+            at = after(at);
+            free = matches(tags[at], 0);
+        }
+        const size_t lane = static_cast<size_t>(std::countr_zero(free)) / 8;
+        tags[at] |= static_cast<uint64_t>(passed_tag(hash)) << (8 * lane);
+        entries[at * lanes + lane] = entry;
+    }
+
+    [[gnu::noinline]] void forget_past(uint32_t place) {
+        for (size_t at = bucket(hash(Keys::view(entries[place]))); at != place / lanes; at = after(at)) --passed[at];
+    }
+
+    void resize(size_t count) {
+        buckets = count * 2 / lanes + 2;  // half full
+        std::vector<Entry> old(buckets * lanes);
+        std::vector<uint64_t> new_tags(buckets, 0);
+        std::vector<uint32_t> new_passed(buckets, 0);
+        old.swap(entries);
+        tags.swap(new_tags);
+        passed.swap(new_passed);
+        held = 0;
+        room = count;
+        for (const Entry& entry : old)
+            if (entry.level() != vacant) insert(entry, hash(Keys::view(entry)));
+    }
+};
+
+}  // namespace sketches

@@ -1,0 +1,159 @@
+// Putting stored keys in order: a radix sort on the bits in which the keys differ.
+//
+// Eight bytes of each key are read as a number; bits that all keys share are squeezed out, which keeps the order; the
+// highest 32 bits left are sorted, and keys that still tie are sorted again by what follows.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sketches {
+
+struct Item {
+    uint32_t code;
+    uint32_t place;  // of an entry
+};
+static_assert(sizeof(Item) == sizeof(uint64_t), "words and items share their scratch memory");
+
+namespace order {
+
+constexpr size_t few = 12;
+
+#if defined(__x86_64__)
+__attribute__((target("bmi2"))) inline void squeeze_fast(const uint64_t* words, size_t count, uint64_t mask, int shift,
+                                                         Item* items) {
+    for (size_t at = 0; at < count; ++at) items[at].code = static_cast<uint32_t>(_pext_u64(words[at], mask) >> shift);
+}
+#endif
+
+// The bits of each word that `mask` selects, moved together by steps of 1, 2, 4, ...: each step moves the bits whose
+// distance, the number of unselected bits below them, has that power of two in it.
+inline void squeeze_plain(const uint64_t* words, size_t count, uint64_t mask, int shift, Item* items) {
+    uint64_t moves[6];
+    uint64_t selected = mask, below = ~mask << 1;
+    for (int step = 0; step < 6; ++step) {
+        uint64_t odd = below;  // at each bit, the parity of the number of unselected bits below it
+        for (int distance = 1; distance < 64; distance *= 2) odd ^= odd << distance;
+        moves[step] = odd & selected;
+        selected = (selected ^ moves[step]) | moves[step] >> (1 << step);
+        below &= ~odd;
+    }
+    for (size_t at = 0; at < count; ++at) {
+        uint64_t word = words[at] & mask;
+        for (int step = 0; step < 6; ++step) {
+            const uint64_t moving = word & moves[step];
+            word = (word ^ moving) | moving >> (1 << step);
+        }
+        items[at].code = static_cast<uint32_t>(word >> shift);
+    }
+}
+
+inline void squeeze(const uint64_t* words, size_t count, uint64_t mask, int shift, Item* items) {
+#if defined(__x86_64__)
+    static const bool fast = __builtin_cpu_supports("bmi2") != 0;
+    if (fast) return squeeze_fast(words, count, mask, shift, items);
+#endif
+    squeeze_plain(words, count, mask, shift, items);
+}
+
+inline void sort_few_codes(Item* items, size_t count) {
+    for (size_t at = 1; at < count; ++at) {
+        const Item item = items[at];
+        size_t hole = at;
+        for (; hole > 0 && items[hole - 1].code > item.code; --hole) items[hole] = items[hole - 1];
+        items[hole] = item;
+    }
+}
+
+// Two passes over the highest differing bits, four more than would tell evenly spread codes apart, then each run that
+// still ties by itself.
+inline void sort_codes(Item* items, Item* scratch, size_t count) {
+    if (count <= few) return sort_few_codes(items, count);
+    uint32_t mask = 0;
+    for (size_t at = 1; at < count; ++at) mask |= items[at].code ^ items[0].code;
+    if (mask == 0) return;
+    const int width = std::bit_width(mask);
+    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 4, 22});
+    const int shift = width - taken, low_bits = (taken + 1) / 2, high_bits = taken - low_bits;
+    const uint32_t low_mask = (1u << low_bits) - 1, high_mask = (1u << high_bits) - 1;
+    uint32_t low[2048], high[2048];
+    std::fill(low, low + (1u << low_bits), 0);
+    std::fill(high, high + (1u << high_bits), 0);
+    for (size_t at = 0; at < count; ++at) {
+        const uint32_t digits = items[at].code >> shift;
+        ++low[digits & low_mask];
+        ++high[digits >> low_bits & high_mask];
+    }
+    uint32_t sum = 0;
+    for (uint32_t digit = 0; digit <= low_mask; ++digit) sum += std::exchange(low[digit], sum);
+    sum = 0;
+    for (uint32_t digit = 0; digit <= high_mask; ++digit) sum += std::exchange(high[digit], sum);
+    for (size_t at = 0; at < count; ++at) scratch[low[items[at].code >> shift & low_mask]++] = items[at];
+    for (size_t at = 0; at < count; ++at) items[high[scratch[at].code >> shift >> low_bits & high_mask]++] = scratch[at];
+    if (shift == 0) return;
+    for (size_t start = 0, at = 1; at <= count; ++at)
+        if (at == count || items[at].code >> shift != items[start].code >> shift) {
+            if (at - start > 1) sort_codes(items + start, scratch, at - start);
+            start = at;
+        }
+}
+
+template <typename Keys>
+size_t longest(const typename Keys::Entry* entries, const Item* items, size_t count) {
+    size_t found = 0;
+    for (size_t at = 0; at < count; ++at) found = std::max(found, Keys::length(entries[items[at].place]));
+    return found;
+}
+
+// Sort items by the keys of their entries, all of which agree on what lies before `depth`.
+template <typename Keys>
+void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* words, size_t count, size_t depth) {
+    if (count <= few) {
+        for (size_t at = 1; at < count; ++at) {
+            const Item item = items[at];
+            size_t hole = at;
+            for (; hole > 0 && Keys::less(entries[item.place], entries[items[hole - 1].place]); --hole)
+                items[hole] = items[hole - 1];
+            items[hole] = item;
+        }
+        return;
+    }
+    uint64_t mask = 0;
+    while (true) {
+        const uint64_t first = Keys::word(entries[items[0].place], depth);
+        mask = 0;
+        for (size_t at = 0; at < count; ++at) {
+            words[at] = Keys::word(entries[items[at].place], depth);
+            mask |= words[at] ^ first;
+        }
+        if (Keys::words_decide) break;
+        if (mask == 0 && longest<Keys>(entries, items, count) <= depth + 8) {
+            // Zeros stand past the end of a key, so these differ in trailing zero bytes alone: the shorter is smaller.
+            std::sort(items, items + count, [&](const Item& first, const Item& second) {
+                return Keys::length(entries[first.place]) < Keys::length(entries[second.place]);
+            });
+            return;
+        }
+        const size_t shared = mask == 0 ? 8 : static_cast<size_t>(std::countl_zero(mask)) / 8;
+        if (shared < 3) break;  // else there is more to tell keys apart further on
+        depth += shared;
+    }
+    const int width = std::popcount(mask), shift = std::max(0, width - 32);
+    squeeze(words, count, mask, shift, items);
+    sort_codes(items, reinterpret_cast<Item*>(words), count);
+    for (size_t start = 0, at = 1; at <= count; ++at)
+        if (at == count || items[at].code != items[start].code) {
+            if (at - start > 1)
+                sort_items<Keys>(entries, items + start, words, at - start, shift > 0 ? depth : depth + 8);
+            start = at;
+        }
+}
+
+}  // namespace order
+}  // namespace sketches

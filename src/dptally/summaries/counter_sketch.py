@@ -1,0 +1,361 @@
+"""What the sketches of elements and of users have in common: counters, bounds, merging and files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptally._core import IntegerSketch, TextSketch
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.randomness import BitSource, SystemBits
+from dptally.sources import Rows, open_rows
+from dptally.sources.engine import Session, check_memory_limit, in_background
+from dptally.summaries.counting import Progress
+from dptally.summaries.sketch_files import SketchState, pack, read_sketch_file, unpack, write_sketch_file
+from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, sorted_keys
+from dptally.whole_files import check_target
+
+__all__ = ["CounterSketch"]
+
+_MOST_CAPACITY = 1 << 30
+_CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work
+
+
+class CounterSketch:
+    """At most `capacity` keys with counters that are never too high. Private: nothing of the data shows in its `repr`.
+
+    Attributes:
+        capacity: the number of counters, k in [LT25].
+        merged: whether it was merged from others; then neighbouring sketches may differ by one in all their counters
+            [LT25, Cor. 18 and 28].
+        standard: whether it was imported from a tool that drops counters at zero.
+    """
+
+    _BY_UNIT: ClassVar[bool]
+
+    def __init__(self, capacity: int, *, kind: Kind | None = None, bits: BitSource | None = None) -> None:
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or not 1 <= capacity <= _MOST_CAPACITY:
+            raise InvalidParameter(f"capacity must be an integer between 1 and 2^30, got {capacity!r}.")
+        if kind is not None and kind not in ARROW_TYPES:
+            raise InvalidParameter(f"kind must be 'string', 'bytes' or 'integer', got {kind!r}.")
+        self.capacity = capacity
+        self.merged = False
+        self.standard = False
+        self._bits = SystemBits() if bits is None else bits
+        self._kind: Kind | None = None
+        self._native: Any = None
+        if kind is not None:
+            self._settle(kind)
+
+    # What it holds.
+
+    @property
+    def kind(self) -> Kind | None:
+        """What keys are: "string", "bytes" or "integer"; None as long as neither caller nor keys have said."""
+        return self._kind
+
+    @property
+    def total(self) -> int:
+        """The number of elements counted: keys of a stream, or distinct keys of users after bounding, added up."""
+        return 0 if self._native is None else int(self._native.total())
+
+    @property
+    def decrements(self) -> int:
+        """By how much all counters have been lowered, one after another or by merging, added up."""
+        return 0 if self._native is None else int(self._native.decrements())
+
+    @property
+    def shortfall(self) -> int:
+        """By how much a counter may be below its key's true frequency; 0 means that all counts are exact.
+
+        It is `decrements`, and at most (total - sum of counters) // (capacity + 1).
+
+        Proof. A counter differs from its key's frequency only by what lowered it, or would have lowered it had it not
+        been at zero; each lowering takes at most what it adds to `decrements`. On the other hand each unit of
+        `decrements` takes at least capacity + 1 from the sum that the counters would have: in Algorithm 1 one from each
+        of the k counters and the one element that is not counted (exactly k + 1, so there the two numbers agree); in
+        Algorithm 4 one from each of more than k counters [LT25, Lem. 26]; in a merge that subtracts c, the (k + 1)-th
+        largest of the added counters, c from each of at least k + 1 of them [LT25, Lem. 29]. Sums, totals and
+        decrements of merged sketches add up.
+
+        An imported sketch did not record its decrements, so there it is the larger number.
+        """
+        return self.decrements
+
+    def __len__(self) -> int:
+        """The number of keys stored, those with a counter of zero among them."""
+        return 0 if self._native is None else len(self._native)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory taken by the counters and keys."""
+        return 0 if self._native is None else int(self._native.memory())
+
+    def counters(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Keys and counters in the order of the keys, zero counters included, slots that never held a key not.
+
+        Returns:
+            The keys as an Arrow array (large_string, large_binary or int64), and as many counts.
+
+        Raises:
+            InvalidSource: the keys were said to be text and are not.
+        """
+        if self._native is None or self._kind is None:
+            return pa.array([], pa.large_string()), np.empty(0, dtype=np.int64)
+        return sorted_keys(self._native, self._kind)
+
+    def items(self) -> pa.Table:
+        """Keys with a positive counter, in their order, with bounds that hold for certain. Not private.
+
+        Returns:
+            A table with the columns key, estimate, lower and upper: lower <= true frequency <= upper.
+        """
+        keys, counts = self.counters()
+        positive = counts > 0
+        counts = counts[positive]
+        columns = {"estimate": counts, "lower": counts, "upper": counts + self.shortfall}
+        return pa.table({"key": keys.filter(pa.array(positive)), **columns})
+
+    def estimate(self, key: Any) -> tuple[int, int, int]:
+        """The estimate of a key's true frequency with bounds that hold for certain. Not private.
+
+        Returns:
+            The counter, the counter again (it is never too high), and the counter plus `shortfall`.
+
+        Raises:
+            InvalidParameter: the key is not of the sketch's kind.
+        """
+        if self._native is None:
+            return 0, 0, 0
+        wanted: int | bytes
+        if self._kind == "integer" and isinstance(key, int | np.integer) and not isinstance(key, bool):
+            wanted = int(key)
+            if not -(1 << 63) <= wanted < 1 << 63:
+                raise InvalidParameter("integer keys must lie between -2^63 and 2^63 - 1.")
+        elif self._kind == "string" and isinstance(key, str):
+            wanted = key.encode(errors="surrogatepass")
+        elif self._kind == "bytes" and isinstance(key, bytes | bytearray):
+            wanted = bytes(key)
+        else:
+            raise InvalidParameter(f"the keys of this sketch are of kind {self._kind}, got {type(key).__name__}.")
+        count = max(0, int(self._native.find(wanted)))
+        return count, count, count + self.shortfall
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(capacity={self.capacity}, kind={self._kind!r})"
+
+    # Merging.
+
+    def merge(self, *others: Self) -> Self:
+        """Merge sketches of separate streams into a new one [ACHPWY13].
+
+        One after another, in the order given: counters are added, the (capacity + 1)-th largest is subtracted from all,
+        and only positive ones are kept. For a fixed order, neighbouring inputs give merged sketches of which one has
+        every counter of the other, equal or higher by one [LT25, Lem. 17, Cor. 18 and 28].
+
+        Args:
+            others: sketches of the same class, capacity and kind of keys; they are left as they are.
+
+        Raises:
+            InvalidParameter: they do not fit together.
+        """
+        for other in others:
+            if type(other) is not type(self):
+                raise InvalidParameter(
+                    f"a {type(self).__name__} merges with its like, not with {type(other).__name__}."
+                )
+            if other.capacity != self.capacity:
+                raise InvalidParameter(
+                    f"sketches must have one capacity to be merged, got {self.capacity} and {other.capacity}."
+                )
+        sketches = (self, *others)
+        kinds = {sketch._kind for sketch in sketches if sketch._kind is not None}
+        if len(kinds) > 1:
+            raise InvalidParameter("sketches must have keys of one kind to be merged.")
+        result = self._empty_like(others)
+        result.merged = True
+        if kinds:
+            result._settle(kinds.pop())
+            for sketch in sketches:
+                if sketch._native is not None:
+                    result._protected(result._native.merge, sketch._native)
+        return result
+
+    def _empty_like(self, others: tuple[Self, ...]) -> Self:
+        raise NotImplementedError
+
+    # Files.
+
+    def to_bytes(self) -> bytes:
+        """The sketch as bytes, the same that `save` writes. Private."""
+        return pack(self._state())
+
+    @classmethod
+    def from_bytes(cls, packed: bytes, *, bits: BitSource | None = None) -> Self:
+        """Read what `to_bytes` made.
+
+        Raises:
+            InvalidSource: it is not a sketch of this class, damaged, incomplete or of a newer version.
+        """
+        return cls._from_state(unpack(packed, "the sketch"), "the sketch", bits)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the sketch to a file that only its owner may read: it is private.
+
+        The file is complete or absent, whatever happens.
+
+        Raises:
+            InvalidParameter: the file exists and `overwrite` is not set, or it cannot be written.
+        """
+        write_sketch_file(self._state(), Path(path), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, *, bits: BitSource | None = None) -> Self:
+        """Read a file that `save` made. The sketch goes on as if it had never been saved.
+
+        Raises:
+            InvalidSource: it is missing, not a sketch of this class, damaged, incomplete or of a newer version.
+        """
+        return cls._from_state(read_sketch_file(Path(path)), f"'{path}'", bits)
+
+    def _state(self) -> SketchState:
+        keys, counts = self.counters()
+        return SketchState(
+            by_unit=self._BY_UNIT,
+            capacity=self.capacity,
+            kind=self._kind,
+            total=self.total,
+            decrements=self.decrements,
+            max_keys_per_unit=1,
+            merged=self.merged,
+            standard=self.standard,
+            seeded=False,
+            keys=keys if self._kind is not None else None,
+            counts=counts,
+        )
+
+    @classmethod
+    def _from_state(cls, state: SketchState, name: str, bits: BitSource | None) -> Self:
+        if state.by_unit != cls._BY_UNIT:
+            raise InvalidSource(f"{name} holds a sketch of {'users' if state.by_unit else 'elements'}.")
+        sketch = cls._create(state, bits)
+        sketch.merged, sketch.standard = state.merged, state.standard
+        if state.kind is not None and not sketch._restore(state.keys, state.counts, state.total, state.decrements):
+            raise InvalidSource(f"{name} is damaged or incomplete.")
+        return sketch
+
+    @classmethod
+    def _create(cls, state: SketchState, bits: BitSource | None) -> Self:
+        return cls(state.capacity, kind=state.kind, bits=bits)
+
+    def _restore(self, keys: pa.Array, counts: NDArray[np.int64], total: int, decrements: int) -> bool:
+        """Fill a fresh sketch; False if a key comes twice."""
+        buffers = next((found.buffers for found in key_buffers(keys)), None)
+        if buffers is None:
+            buffers = (
+                (np.empty(0, np.int64),) if self._kind == "integer" else (np.zeros(1, np.int64), np.empty(0, np.uint8))
+            )
+        try:
+            self._native.restore(*buffers, counts, total, decrements)
+        except (ValueError, OverflowError):
+            return False
+        return True
+
+    # Taking keys in.
+
+    def _settle(self, kind: Kind) -> None:
+        """Fix the kind of keys, which fixes the native table."""
+        if self._kind is None:
+            table = IntegerSketch if kind == "integer" else TextSketch
+            self._native = table(self.capacity, self._bits.words(4))
+            self._kind = kind
+        elif self._kind != kind:
+            raise InvalidSource(f"the keys of this sketch are of kind {self._kind}, and these are of kind {kind}.")
+
+    def _check_open(self) -> None:
+        if self.merged or self.standard:
+            what = "merged" if self.merged else "imported"
+            raise InvalidParameter(f"a sketch that was {what} takes no more keys; build another one and merge them.")
+
+    def _take(self, found: KeyBuffers, method: str, *arguments: Any) -> None:
+        if found.kind is not None:
+            self._settle(found.kind)
+            self._protected(getattr(self._native, f"{method}_{found.layout}"), *found.buffers, *arguments)
+
+    @staticmethod
+    def _protected(call: Callable[..., None], *arguments: Any) -> None:
+        failure = None
+        try:
+            call(*arguments)
+        except OverflowError:
+            failure = "a sketch counts at most 2^47 elements."
+        except ValueError:
+            failure = "the Arrow array is damaged: it points outside of its buffers."
+        if failure is not None:
+            raise InvalidSource(failure)
+
+    def _read(
+        self,
+        path: Any,
+        sql: Callable[[Rows, Session], str],
+        take: Callable[[pa.RecordBatch | None], None],
+        *,
+        key: str,
+        unit: str | None,
+        format_name: str | None,
+        memory_limit: str | None,
+        progress: Progress | None,
+        checkpoint: str | Path | None,
+    ) -> None:
+        """Read files batch by batch, then take None; after each batch the sketch is whole, and at times it is saved."""
+        self._check_open()
+        check_memory_limit(memory_limit)
+        if not isinstance(key, str):
+            raise InvalidParameter("key must be the name of one column.")
+        if not isinstance(path, str | Path | list | tuple):
+            raise InvalidParameter(f"path must be a path, a glob or a list of paths, got {type(path).__name__}.")
+        if isinstance(path, list | tuple):
+            path = [Path(name) for name in path]
+        target = None if checkpoint is None else Path(checkpoint)
+        if target is not None:
+            check_target(target, overwrite=True)
+        rows = open_rows(path, key=key, unit=unit, format=format_name)
+        session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
+        try:
+            saved = time.monotonic()
+            for batch in self._batches(session, sql(rows, session), progress):
+                take(batch)
+                if target is not None and time.monotonic() - saved >= _CHECKPOINT_SECONDS:
+                    self.save(target, overwrite=True)
+                    saved = time.monotonic()
+            take(None)
+            if target is not None:
+                self.save(target, overwrite=True)
+        finally:
+            session.close()
+
+    def _batches(self, session: Session, sql: str, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+        stage = "building the sketch"
+
+        def report() -> None:
+            if progress is not None:
+                progress(stage, session.progress())
+
+        if progress is not None:
+            progress(stage, None)
+        batches = in_background(session.batches(sql), interrupt=session.interrupt, waiting=report)
+        try:
+            for batch in batches:
+                yield batch
+                report()
+        finally:
+            batches.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)

@@ -1,0 +1,221 @@
+"""Misra-Gries sketches of streams in which every element is its own unit of privacy [LT25, Algorithms 1 and 3]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.randomness import BitSource
+from dptally.sources import Rows
+from dptally.sources.engine import Session
+from dptally.summaries.counter_sketch import CounterSketch
+from dptally.summaries.counting import Progress
+from dptally.summaries.sketch_keys import as_arrow, key_buffers
+
+__all__ = ["MisraGriesSketch"]
+
+
+class MisraGriesSketch(CounterSketch):
+    """The most frequent keys of a stream in bounded memory, by [LT25, Algorithm 1] exactly.
+
+    An element that has a counter raises it; else, if a counter is zero, the smallest key among those at zero gives up
+    its place; else all counters are lowered by one. Counters at zero stay until their place is needed.
+
+    The order of keys is that of their bytes (text as UTF-8), or of their values for integers. It is the same for
+    all streams, as the proof of privacy needs. The dummy keys that Algorithm 1 starts with are slots without a key;
+    they are smaller than every key, so they are taken first, and they are equal to none.
+
+    Guarantee:
+        Sketches of two streams, one of which has one element more, share all but two keys, and either one counter of
+        the longer is higher by one, or all are lower by one [LT25, Lem. 8]. That holds for streams read in one order:
+        take the rows of a source in an order that does not depend on any one of them.
+
+    Error:
+        A counter is never above its key's true frequency, and below it by at most `shortfall` <= total / (capacity +
+        1).
+
+    Cost:
+        About 66 bytes for each counter beside the key bytes beyond 16, and O(log capacity) for an eviction at worst,
+        O(1) for all else, amortised, whatever the stream.
+
+    Args:
+        capacity: the number of counters.
+        kind: what keys are; None takes it from the first of them.
+        bits: where the secret key of the hash table comes from. It has no influence on what the sketch holds.
+
+    References:
+        [LT25], [MG82].
+    """
+
+    _BY_UNIT: ClassVar[bool] = False
+
+    def update(self, batch: Any) -> None:
+        """Take in the keys of a batch, in their order. Nulls are left out.
+
+        A batch is taken in whole or, where it cannot be read, not at all; of an Arrow array in chunks, chunk by chunk.
+
+        Args:
+            batch: a list, a NumPy array of integers, text or bytes, an Arrow array or chunked array of text, bytes,
+                integers or a dictionary of these, or a Polars or pandas series.
+
+        Raises:
+            InvalidParameter: it is no collection of keys, or this sketch was merged or imported.
+            InvalidSource: the keys are of another kind than those before.
+        """
+        self._check_open()
+        for found in key_buffers(as_arrow(batch)):
+            self._take(found, "update")
+
+    def update_file(
+        self,
+        path: Any,
+        *,
+        key: str,
+        format: str | None = None,  # noqa: A002 - the public name
+        memory_limit: str | None = None,
+        progress: Progress | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        """Take in a column of files, in the order of names and rows, a batch at a time.
+
+        If it is stopped, the sketch holds the rows up to some batch.
+
+        Args:
+            path: path, glob or list of paths of CSV, TSV, JSON lines or Parquet files, also .gz and .zst; "-" is
+                standard input.
+            key: the column of keys.
+            format: "csv", "tsv", "jsonl" or "parquet" when the file name does not tell.
+            memory_limit: what DuckDB may take, such as "4GB".
+            progress: called with the stage and how much of it is done (None when unknown).
+            checkpoint: a file to save the sketch to every few seconds and at the end; it is always a complete sketch.
+
+        Raises:
+            InvalidParameter: the request is contradictory or names a column that is not there.
+            InvalidSource: the data cannot be read as asked.
+        """
+
+        def select(rows: Rows, session: Session) -> str:
+            return rows.select(session)
+
+        def take(batch: pa.RecordBatch | None) -> None:
+            if batch is not None:
+                self.update(batch.column(0))
+
+        self._read(
+            path,
+            select,
+            take,
+            key=key,
+            unit=None,
+            format_name=format,
+            memory_limit=memory_limit,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+
+    def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, where that is
+        positive.
+
+        These are capacity + 1 times the numbers of Algorithm 3, which subtracts the sum divided by capacity + 1 without
+        rounding; rounding it down would raise the sensitivity from below 2 to capacity.
+
+        Guarantee:
+            For streams that differ in one element, the numbers (zero for keys that are not there) differ by at most
+            2 capacity - 1 in all, so the numbers of Algorithm 3 by (2k - 1) / (k + 1) < 2 [LT25, Lem. 16; the
+            constant is exact for k >= 2].
+
+        Returns:
+            The keys in order, and as many positive numbers.
+
+        Raises:
+            InvalidParameter: the sketch was merged, so that the guarantee does not hold, or the numbers exceed 64 bits.
+        """
+        if self.merged:
+            raise InvalidParameter("a merged sketch cannot be reduced; reduce the sketches it was merged from.")
+        keys, counts = self.counters()
+        if len(counts) and (int(counts.max()) + 1) * (self.capacity + 1) >= 1 << 63:
+            raise InvalidParameter("the counters times capacity + 1 do not fit in 64 bits.")
+        scaled = counts * np.int64(self.capacity + 1) - counts.sum()
+        positive = scaled > 0
+        return keys.filter(pa.array(positive)), scaled[positive]
+
+    @classmethod
+    def from_counters(cls, counters: Any, capacity: int, total: int, *, bits: BitSource | None = None) -> Self:
+        """Import a Misra-Gries sketch of another tool, which drops counters at zero ("standard" in [LT25, Sec. 5.1]).
+
+        That the counters were made by such a sketch of that capacity cannot be seen from them: it is the caller's
+        statement, and what is released from them is private only if it is true.
+
+        Args:
+            counters: a mapping of keys to counts, or an Arrow table with the columns key and count.
+            capacity: the number of counters the other sketch could hold.
+            total: the number of elements it has seen.
+            bits: as for a new sketch.
+
+        Raises:
+            InvalidParameter: capacity or total are out of range.
+            InvalidSource: there are more counters than `capacity`, a key comes twice, a count is not positive, or the
+                counts add up to more than `total`.
+        """
+        sketch = cls(capacity, bits=bits)
+        sketch.standard = True
+        if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total < 1 << 47:
+            raise InvalidParameter(f"total must be an integer between 0 and 2^47, got {total!r}.")
+        keys, counts = _columns(counters)
+        if len(counts) > capacity:
+            raise InvalidSource("there are more counters than the capacity.")
+        if (counts < 1).any():
+            raise InvalidSource("the counts must be positive integers.")
+        lost = total - sum(counts.tolist())
+        if lost < 0:
+            raise InvalidSource("the counts add up to more than total.")
+        found = list(key_buffers(keys))
+        if sum(piece.rows for piece in found) != len(counts):
+            raise InvalidSource("a key is missing.")
+        if found and found[0].kind is not None:
+            sketch._settle(found[0].kind)
+            plain = pa.concat_arrays(keys.chunks) if isinstance(keys, pa.ChunkedArray) else keys
+            if not sketch._restore(_large(plain), counts, total, lost // (capacity + 1)):
+                raise InvalidSource("a key comes twice.")
+        elif total:
+            raise InvalidSource("there are no counters, so what the keys are cannot be told.")
+        return sketch
+
+    def _empty_like(self, others: tuple[Self, ...]) -> Self:
+        del others
+        return type(self)(self.capacity, bits=self._bits)
+
+
+def _columns(counters: Any) -> tuple[pa.Array | pa.ChunkedArray, NDArray[np.int64]]:
+    if isinstance(counters, Mapping):
+        keys, numbers = as_arrow(list(counters.keys())), as_arrow(list(counters.values()))
+    elif isinstance(counters, pa.Table | pa.RecordBatch):
+        if not {"key", "count"} <= set(counters.schema.names):
+            raise InvalidParameter("a table of counters needs the columns key and count.")
+        keys, numbers = as_arrow(counters["key"]), as_arrow(counters["count"])
+    else:
+        raise InvalidParameter(f"counters must be a mapping or an Arrow table, got {type(counters).__name__}.")
+    if len(numbers) and not pa.types.is_integer(numbers.type):
+        raise InvalidSource("the counts must be positive integers.")
+    pieces = [piece.buffers[0] for piece in key_buffers(numbers)]
+    counts: NDArray[np.int64] = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
+    if len(counts) != len(numbers):
+        raise InvalidSource("the counts must be positive integers.")
+    return keys, counts
+
+
+def _large(keys: pa.Array) -> pa.Array:
+    """Keys with 64-bit offsets from zero on."""
+    if pa.types.is_dictionary(keys.type):
+        keys = keys.dictionary_decode()
+    if pa.types.is_integer(keys.type):
+        return keys
+    text = pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)
+    return keys.cast(pa.large_string() if text else pa.large_binary())

@@ -1,0 +1,191 @@
+"""The sketch file: everything a sketch holds, versioned, with a checksum. Private data, readable by its owner alone.
+
+Layout, all numbers little-endian::
+
+    16 bytes  "dptally sketch" and two zero bytes
+    header    version, class, kind, flags, capacity, total, decrements, max_keys_per_unit, number of counters, key bytes
+    counts    one 64-bit number for each counter
+    keys      64-bit integers; or 64-bit offsets, one more than counters, then the bytes
+    32 bytes  SHA-256 of all before
+
+Counters are in the order of their keys, so equal sketches make equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptally.errors import InvalidSource
+from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers
+from dptally.whole_files import check_target, complete_or_absent
+
+__all__ = ["SKETCH_VERSION", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
+
+SKETCH_VERSION = 1
+_MAGIC = b"dptally sketch\0\0"
+_START = struct.Struct("<16sH")
+_HEADER = struct.Struct("<16sHBBIQQQQQQ")
+_KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
+_MERGED, _STANDARD, _SEEDED = 1, 2, 4
+
+
+@dataclass(frozen=True, repr=False)
+class SketchState:
+    """What a file holds.
+
+    Attributes:
+        by_unit: whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1).
+        capacity: the number of counters.
+        kind: what keys are, or None if there has been none.
+        total: elements counted.
+        decrements: by how much a counter may be too low.
+        max_keys_per_unit: the most keys a user counts for; 1 in a sketch of elements.
+        merged: whether it was merged from others.
+        standard: whether it was imported without zero counters.
+        seeded: whether random choices were made with bits that are not secret.
+        keys: the keys in order, of a type in `ARROW_TYPES`; None if there has been none.
+        counts: as many counts.
+    """
+
+    by_unit: bool
+    capacity: int
+    kind: Kind | None
+    total: int
+    decrements: int
+    max_keys_per_unit: int
+    merged: bool
+    standard: bool
+    seeded: bool
+    keys: pa.Array | None
+    counts: NDArray[np.int64]
+
+
+def pack(state: SketchState) -> bytes:
+    """The bytes of a sketch file."""
+    columns: list[bytes] = [state.counts.astype("<i8").tobytes()]
+    text = b""
+    if state.keys is not None and len(state.keys):
+        found: KeyBuffers = next(key_buffers(state.keys))
+        columns.append(found.buffers[0].astype("<i8").tobytes())
+        if state.kind != "integer":
+            text = found.buffers[1].tobytes()
+    flags = _MERGED * state.merged | _STANDARD * state.standard | _SEEDED * state.seeded
+    header = _HEADER.pack(
+        _MAGIC,
+        SKETCH_VERSION,
+        2 if state.by_unit else 1,
+        _KINDS.index(state.kind),
+        flags,
+        state.capacity,
+        state.total,
+        state.decrements,
+        state.max_keys_per_unit,
+        len(state.counts),
+        len(text),
+    )
+    body = b"".join([header, *columns, text])
+    return body + hashlib.sha256(body).digest()
+
+
+def unpack(packed: bytes, name: str) -> SketchState:
+    """Read the bytes of a sketch file; `name` is what errors call it.
+
+    Raises:
+        InvalidSource: they are not a sketch, damaged, incomplete, or of a newer version.
+    """
+    if len(packed) < _START.size or packed[: len(_MAGIC)] != _MAGIC:
+        raise InvalidSource(f"{name} is not a dptally sketch.")
+    version = _START.unpack_from(packed)[1]
+    if version != SKETCH_VERSION:
+        raise InvalidSource(
+            f"{name} has format version {version}, and this dptally reads version {SKETCH_VERSION}; "
+            "a newer dptally may read it."
+        )
+    state = None
+    if len(packed) >= _HEADER.size + 32 and hashlib.sha256(packed[:-32]).digest() == packed[-32:]:
+        state = _parse(packed)
+    if state is None:
+        raise InvalidSource(f"{name} is damaged or incomplete.")
+    return state
+
+
+def _parse(packed: bytes) -> SketchState | None:
+    """Take the parts out, or None if they contradict each other."""
+    _, _, sort, kind_number, flags, capacity, total, decrements, limit, count, text_size = _HEADER.unpack_from(packed)
+    if sort not in (1, 2) or kind_number >= len(_KINDS) or flags > 7 or not 1 <= capacity <= 1 << 30 or limit < 1:
+        return None
+    kind = _KINDS[kind_number]
+    words = 0 if kind is None else count if kind == "integer" or count == 0 else count + 1
+    if (
+        len(packed) != _HEADER.size + 8 * (count + words) + text_size + 32
+        or count > capacity
+        or (kind is None and count)
+    ):
+        return None
+    counts = np.frombuffer(packed, dtype="<i8", count=count, offset=_HEADER.size).astype(np.int64)
+    keys = None
+    if kind is not None:
+        keys = _parse_keys(packed, kind, count, _HEADER.size + 8 * count, _HEADER.size + 8 * (count + words), text_size)
+        if keys is None:
+            return None
+    merged, standard, seeded = (bool(flags & flag) for flag in (_MERGED, _STANDARD, _SEEDED))
+    by_unit = sort == 2
+    lost = int(total) - sum(counts.tolist())
+    zeros = int((counts == 0).sum())
+    plain = not (by_unit or merged or standard)
+    if (counts < 0).any() or lost < decrements * (capacity + 1) or (plain and lost != decrements * (capacity + 1)):
+        return None
+    if zeros and (not plain or count < capacity):  # the slots without a key are taken before any counter gets to zero
+        return None
+    return SketchState(
+        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts
+    )  # fmt: skip
+
+
+def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, text_size: int) -> pa.Array | None:
+    if count == 0:
+        return pa.array([], ARROW_TYPES[kind])
+    numbers = np.frombuffer(packed, dtype="<i8", count=(end - start) // 8, offset=start).astype(np.int64)
+    if kind == "integer":
+        return pa.array(numbers)
+    if numbers[0] != 0 or numbers[-1] != text_size or (np.diff(numbers) < 0).any():
+        return None
+    text = pa.py_buffer(packed[end : end + text_size])
+    keys = pa.Array.from_buffers(ARROW_TYPES[kind], count, [None, pa.py_buffer(numbers.tobytes()), text])
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return keys
+
+
+def write_sketch_file(state: SketchState, path: Path, *, overwrite: bool) -> None:
+    """Write the file under its name only when it is complete and on disk, for its owner alone to read."""
+    check_target(path, overwrite=overwrite)
+    with complete_or_absent(path, overwrite=overwrite) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(pack(state))
+
+
+def read_sketch_file(path: Path) -> SketchState:
+    """Read a file that `write_sketch_file` made.
+
+    Raises:
+        InvalidSource: it is missing, not a sketch, damaged, incomplete, or of a newer version.
+    """
+    packed = None
+    try:
+        packed = path.read_bytes()
+    except OSError:
+        packed = None
+    if packed is None:
+        raise InvalidSource(f"'{path}' cannot be opened; check that it is there and that you may read it.")
+    return unpack(packed, f"'{path}'")
