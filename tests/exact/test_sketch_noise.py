@@ -16,7 +16,7 @@ from dptally.observation_models.summed_noise import SummedNoise
 from dptally.observation_models.two_sided_geometric import noise_table, two_sided_masses
 from dptally.privacy.certifier import exp_lower
 from dptally.privacy.sketch_judge import certify_shared_noise, certify_summed_noise
-from tests.exact.reference_sketches import misra_gries, reduce_sensitivity
+from tests.exact.reference_sketches import misra_gries, reduced
 
 EPSILON = Fraction(1)
 GROWTH = Fraction(5, 2)  # below e: noise that loses less than EPSILON
@@ -47,6 +47,12 @@ def neighbouring_streams(universe: int, longest: int) -> itertools.chain[tuple[t
     )
 
 
+def real_counters(capacity: int, stream: tuple[int, ...]) -> dict[int, int]:
+    """Algorithm 1 without its dummies."""
+    counters, _ = misra_gries(capacity, stream)
+    return {key: counter for (real, key), counter in counters.items() if real}
+
+
 def release_law(sketch: tuple[tuple[int, int], ...], threshold: int) -> dict[object, Fraction]:
     """The exact law of a whole release: own noise for each key, and one noise shared by all."""
     law: dict[object, Fraction] = defaultdict(Fraction)
@@ -75,8 +81,8 @@ def test_no_pair_of_neighbouring_streams_exceeds_what_the_judge_states(name: str
     for longer, shorter in neighbouring_streams(capacity + 2, 5):
         sketches = []
         for stream in (longer, shorter):
-            found = {key: counter for key, counter in misra_gries(stream, capacity).items() if counter or not standard}
-            sketches.append(tuple(sorted(found.items())))
+            found = real_counters(capacity, stream)
+            sketches.append(tuple((key, counter) for key, counter in sorted(found.items()) if counter or not standard))
         if sketches[0] != sketches[1]:
             pairs.add((sketches[0], sketches[1]))
             pairs.add((sketches[1], sketches[0]))
@@ -228,7 +234,7 @@ def test_summed_sketches_keep_what_the_judge_states() -> None:
     for longer, shorter in neighbouring_streams(3, 5):
         sums = []
         for stream in (longer, shorter):
-            found = reduce_sensitivity(misra_gries(stream, capacity), capacity)
+            found = reduced(capacity, real_counters(capacity, stream))
             total = {key: found.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in {*found, *other}}
             sums.append(tuple(sorted(total.items())))
         pairs |= {(sums[0], sums[1]), (sums[1], sums[0])}
