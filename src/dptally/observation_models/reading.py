@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.stability import Stability
@@ -14,7 +15,7 @@ from dptally.observation_models.weighted_sample import WeightedSample
 
 __all__ = ["ReleasedLaw", "read_law"]
 
-ReleasedLaw = WeightedSample | ThresholdedNoise
+ReleasedLaw = WeightedSample | ThresholdedNoise | SampleAndThreshold
 
 
 def read_law(facts: dict[str, Any]) -> ReleasedLaw:
@@ -55,9 +56,16 @@ def _summed_noise(facts: dict[str, Any]) -> SummedNoise:
     return SummedNoise(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
 
 
+def _sample_and_threshold(facts: dict[str, Any]) -> SampleAndThreshold:
+    return SampleAndThreshold(
+        str(facts["epsilon"]), str(facts["delta"]), rate=str(facts["rate"]), threshold=facts["threshold"]
+    )
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "WeightedSample": _weighted_sample,
     "Stability": _stability,
     "SharedNoise": _shared_noise,
     "SummedNoise": _summed_noise,
+    "SampleAndThreshold": _sample_and_threshold,
 }
