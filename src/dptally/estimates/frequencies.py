@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
+from dptally.estimates.sampled_counts import bounds_of_sampled
 from dptally.exact import as_fraction
 from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 
 if TYPE_CHECKING:
@@ -56,7 +58,8 @@ def estimate_frequencies(
         lower = smallest w with P[value or more | w] > beta/2 pi_w,
         upper = largest w with P[1 .. value | w] > beta/2 pi_w,
 
-    computed in integers. A law without values tells only that the key exists: lower is 1, the rest is None.
+    computed in integers (for `SampleAndThreshold` in floating point, on the safe side). A law without values tells
+    only that the key exists: lower is 1, the rest is None.
 
     Counters of a sketch fall short of frequencies. Then w above is the counter, a tenth of the error is given to the
     bound of the shortfall, and that bound is added to `upper`; without a shortfall, bounds are those of the counter.
@@ -78,6 +81,8 @@ def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> Freq
         error = law.error_quantile(beta)
         lower, upper = np.maximum(values - error, 0), np.minimum(values, law.bound - error) + error
         return FrequencyEstimates(values.copy(), lower, upper)
+    if isinstance(law, SampleAndThreshold):
+        return _invert_sampling(law, values, beta)
     if law.scheme is not None:
         return _invert_columns(law, values, beta)
     below, above = _offsets(law.cumulative, beta)
@@ -96,6 +101,16 @@ def _invert_noise(law: ThresholdedNoise, values: NDArray[np.int64], beta: Fracti
     lower = np.maximum(moved + below[place] - law.shift, 1)
     upper = np.maximum(moved + above[place] - law.shift, 1) + law.slack
     return FrequencyEstimates(values.copy(), lower, upper)
+
+
+def _invert_sampling(law: SampleAndThreshold, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+    """The same for binomial values, in floating point with room for its errors."""
+    distinct, places = np.unique(values, return_inverse=True)
+    if len(distinct) and int(distinct[0]) < law.threshold:
+        raise InvalidParameter("a value of the release cannot have come from its law.")
+    estimate = np.array([law.most_likely(value) for value in distinct.tolist()], dtype=np.int64)
+    lower, upper = bounds_of_sampled(distinct, float(law.rate), law.threshold, float(beta))
+    return FrequencyEstimates(estimate[places], lower[places], upper[places])
 
 
 def _invert_columns(law: WeightedSample, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:

@@ -8,6 +8,7 @@ from typing import Any
 from dptally.observation_models.bounded_geometric import DyadicGeometric
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.stability import Stability
@@ -17,7 +18,7 @@ from dptally.observation_models.weighted_sample import WeightedSample
 
 __all__ = ["ReleasedLaw", "read_law"]
 
-ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise
+ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise | SampleAndThreshold
 
 
 def read_law(facts: dict[str, Any]) -> ReleasedLaw:
@@ -68,6 +69,12 @@ def _dyadic_geometric(facts: dict[str, Any]) -> DyadicGeometric:
     return DyadicGeometric(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
 
 
+def _sample_and_threshold(facts: dict[str, Any]) -> SampleAndThreshold:
+    return SampleAndThreshold(
+        str(facts["epsilon"]), str(facts["delta"]), rate=str(facts["rate"]), threshold=facts["threshold"]
+    )
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "WeightedSample": _weighted_sample,
     "Stability": _stability,
@@ -75,4 +82,5 @@ _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "SummedNoise": _summed_noise,
     "GaussianHistogram": _gaussian_histogram,
     "DyadicGeometric": _dyadic_geometric,
+    "SampleAndThreshold": _sample_and_threshold,
 }
