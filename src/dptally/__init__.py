@@ -4,6 +4,8 @@ The public names, loaded when first used so that importing the package stays che
 
 - `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads one back;
 - `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
+- `MisraGriesSketch(capacity)` and `UserMisraGriesSketch(capacity, max_keys_per_unit)` hold streams in bounded memory;
+  `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
@@ -14,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptally.combined_releases import CombinedReleases, combine
     from dptally.errors import (
         DptallyError,
         InvalidParameter,
@@ -28,15 +31,20 @@ if TYPE_CHECKING:
     from dptally.privacy import Certificate, Guarantee
     from dptally.release import Release
     from dptally.release_file import load
+    from dptally.summaries.misra_gries import MisraGriesSketch
+    from dptally.summaries.summed_sketches import load_sketch, sum_sketches
+    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
+    "CombinedReleases",
     "DptallyError",
     "Guarantee",
     "InvalidParameter",
     "InvalidSource",
+    "MisraGriesSketch",
     "MissingDependency",
     "Plan",
     "Ppswor",
@@ -45,19 +53,25 @@ __all__ = [
     "Release",
     "SamplingScheme",
     "UnreadableRelease",
+    "UserMisraGriesSketch",
     "__version__",
+    "combine",
     "load",
+    "load_sketch",
     "plan",
     "publish",
     "sanitize",
+    "sum_sketches",
 ]
 
 _HOMES = {
     "Certificate": "dptally.privacy",
+    "CombinedReleases": "dptally.combined_releases",
     "DptallyError": "dptally.errors",
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
     "InvalidSource": "dptally.errors",
+    "MisraGriesSketch": "dptally.summaries.misra_gries",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
     "Ppswor": "dptally.observation_models.sampling_schemes",
@@ -66,10 +80,14 @@ _HOMES = {
     "Release": "dptally.release",
     "SamplingScheme": "dptally.observation_models.sampling_schemes",
     "UnreadableRelease": "dptally.errors",
+    "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
+    "combine": "dptally.combined_releases",
     "load": "dptally.release_file",
+    "load_sketch": "dptally.summaries.summed_sketches",
     "plan": "dptally.planning",
     "publish": "dptally.pipeline",
     "sanitize": "dptally.pipeline",
+    "sum_sketches": "dptally.summaries.summed_sketches",
 }
 _STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness")
 

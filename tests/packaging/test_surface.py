@@ -15,10 +15,12 @@ import dptally
 PACKAGE = Path(dptally.__file__).parent
 PUBLIC_NAMES = [
     "Certificate",
+    "CombinedReleases",
     "DptallyError",
     "Guarantee",
     "InvalidParameter",
     "InvalidSource",
+    "MisraGriesSketch",
     "MissingDependency",
     "Plan",
     "Ppswor",
@@ -27,13 +29,18 @@ PUBLIC_NAMES = [
     "Release",
     "SamplingScheme",
     "UnreadableRelease",
+    "UserMisraGriesSketch",
     "__version__",
+    "combine",
     "load",
+    "load_sketch",
     "plan",
     "publish",
     "sanitize",
+    "sum_sketches",
 ]
 PUBLIC_SIDE = [
+    "combined_releases.py",
     "release.py",
     "release_file.py",
     "plots.py",

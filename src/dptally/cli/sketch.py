@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.summaries.misra_gries import AnySketch
+    from dptally.summaries.summed_sketches import AnySketch
 
 __all__ = ["add_commands"]
 
@@ -143,7 +143,8 @@ def _add_output(parser: Parser) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     from dptally.pipeline import progress_reporter
-    from dptally.summaries.misra_gries import MisraGriesSketch, UserMisraGriesSketch
+    from dptally.summaries.misra_gries import MisraGriesSketch
+    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
     from dptally.whole_files import check_target
 
     output = Path(arguments.output)
@@ -164,13 +165,13 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _merge(arguments: argparse.Namespace) -> None:
-    from dptally.summaries.misra_gries import load_sketch, sum_sketches
+    from dptally.summaries.summed_sketches import load_sketch, merge_sketches, sum_sketches
     from dptally.whole_files import check_target
 
     output = Path(arguments.output)
     check_target(output, overwrite=arguments.overwrite)
-    first, *others = [load_sketch(path) for path in arguments.sketch]
-    _deliver(arguments, sum_sketches([first, *others]) if arguments.sum else first.merge(*others), output)
+    sketches = [load_sketch(path) for path in arguments.sketch]
+    _deliver(arguments, sum_sketches(sketches) if arguments.sum else merge_sketches(sketches), output)
 
 
 def _deliver(arguments: argparse.Namespace, sketch: AnySketch, output: Path) -> None:
@@ -191,7 +192,7 @@ def _show(arguments: argparse.Namespace) -> None:
     import polars as pl
 
     from dptally.cli.printing import json_rows, print_json, print_table, say
-    from dptally.summaries.misra_gries import load_sketch
+    from dptally.summaries.summed_sketches import load_sketch
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
@@ -213,7 +214,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _publish(arguments: argparse.Namespace) -> None:
     from dptally.cli.publish import deliver, prepare
-    from dptally.summaries.misra_gries import load_sketch
+    from dptally.summaries.summed_sketches import load_sketch
 
     arguments.input = [arguments.sketch]
     request = prepare(arguments)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from dptally.observation_models.reading import ReleasedLaw
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
+    from dptally.release import Release
 
-__all__ = ["Form", "PrivateMisraGries", "SketchContents"]
+__all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
 
 Form = Literal["single", "standard", "merged", "user", "summed"]
 _SHARE_FOR_SHORTFALL = Fraction(1, 20)
@@ -183,6 +184,57 @@ class PrivateMisraGries:
             reported = draw_total(contents.missing, step, bits)
             return Shortfall(reported, noise_scale(step), contents.missing_parts)
         return None if self._stated is None else Shortfall(self._stated, 0, 1)
+
+
+class Sketch(Protocol):
+    """What can be released: a sketch, of whatever form."""
+
+    capacity: int
+
+    @property
+    def form(self) -> Form:
+        """What it is."""
+
+    def contents(self) -> SketchContents:
+        """What it holds."""
+
+
+def publish_sketch(
+    sketch: Sketch,
+    epsilon: object,
+    delta: object,
+    *,
+    name: str | None = None,
+    unit: str | None = None,
+    randomness: BitSource | None = None,
+    **options: Any,
+) -> Release:
+    """Release a sketch; see `PrivateMisraGries` for the options. Everything is certified before counters are read."""
+    from dptally.randomness import SystemBits
+    from dptally.release import RESERVED_COLUMNS, Release
+
+    column = "key" if name is None else name
+    if column in RESERVED_COLUMNS:
+        raise InvalidParameter(f"a key column may not be named {column!r}: the release has a column of that name.")
+    by_unit = sketch.form == "user"
+    if unit is not None and not by_unit:
+        raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
+    mechanism = PrivateMisraGries(
+        sketch.form,
+        sketch.capacity,
+        epsilon,
+        delta,
+        max_keys_per_unit=(getattr(sketch, "max_keys_per_unit", None) or 0) if by_unit else 1,
+        sketches=getattr(sketch, "sketches", 1),
+        unit=(unit or "unit") if by_unit else None,
+        **options,
+    )
+    bits = SystemBits() if randomness is None else randomness
+    drawn, shortfall = mechanism.draw(sketch.contents(), column, bits)
+    guarantee = drawn.guarantee
+    if not getattr(sketch, "private", True):  # a unit's keys were chosen by bits that are not secret
+        guarantee = replace(guarantee, private=False)
+    return Release(drawn.rows, guarantee, drawn.certificate, drawn.law, shortfall)
 
 
 def _half(law: WeightedSample | GaussianHistogram) -> int:

@@ -16,7 +16,7 @@ class Guarantee:
         epsilon: exact.
         delta: exact.
         unit: the column whose values are protected, or None when every row is a unit of its own.
-        max_keys_per_unit: how many distinct keys of one unit are counted at most, each once.
+        max_keys_per_unit: how many distinct keys of one unit are counted at most, each once; 0 where all are.
         mechanism: the mechanism that drew the release; "sanitized_sample" for a sample that somebody else had drawn.
         spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate; usually 0.
         spent_on_shortfall: the part of epsilon that a private estimate took of how far a sketch falls short; usually 0.
@@ -57,6 +57,8 @@ class Guarantee:
             change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
             keys = "one distinct key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys"
             bound = f"Of each {self.unit!r} at most {keys} are counted, each once, chosen at random"
+            if not self.max_keys_per_unit:
+                bound = f"Of each {self.unit!r} every distinct key is counted, each once"
         if self.delta:
             name = f"(epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and delta = "
             name, factor = name + _readable(self.delta), "e^epsilon, plus delta,"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from dptally._core import IntegerSketch, TextSketch
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.mechanisms.private_misra_gries import Form, SketchContents, publish_sketch
 from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows, open_rows
 from dptally.sources.engine import Session, check_memory_limit, in_background
@@ -20,6 +22,9 @@ from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState, pack, read_sketch_file, unpack, write_sketch_file
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, sorted_keys
 from dptally.whole_files import check_target
+
+if TYPE_CHECKING:
+    from dptally.release import Release
 
 __all__ = ["CounterSketch"]
 
@@ -149,6 +154,66 @@ class CounterSketch:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(capacity={self.capacity}, kind={self._kind!r})"
+
+    @property
+    def form(self) -> Form:
+        """What it is, which decides how it is released: "single", "standard", "merged" or "user"."""
+        if self._BY_UNIT:
+            return "user"
+        return "merged" if self.merged else "standard" if self.standard else "single"
+
+    @property
+    def private(self) -> bool:
+        """Whether all random choices so far were made with secret bits."""
+        return True
+
+    def contents(self) -> SketchContents:
+        """What a mechanism reads: counters, and how often they were lowered. Private."""
+        keys, counts = self.counters()
+        return SketchContents(keys, counts, self.decrements, 1)
+
+    def publish(
+        self,
+        epsilon: float | str | Fraction,
+        delta: float | str | Fraction,
+        *,
+        name: str | None = None,
+        unit: str | None = None,
+        elements_per_unit: int = 1,
+        shortfall: Literal["private"] | int | None = "private",
+        minimise: Literal["threshold", "error"] = "threshold",
+        randomness: BitSource | None = None,
+    ) -> Release:
+        """Release it privately, by the mechanism that fits what it is; see `PrivateMisraGries`.
+
+        Args:
+            epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
+            delta: the probability with which the guarantee may fail.
+            name: of the key column in the release; "key" if it is left out.
+            unit: what units are called, for sketches of users.
+            elements_per_unit: how many elements of one unit the stream may hold, equal ones or not; not for merged
+                sketches and sketches of users.
+            shortfall: "private" spends a twentieth of epsilon on telling how far counters fall short of frequencies; a
+                number states it (public, and not checked); None leaves it open.
+            minimise: "threshold" or "error", where there is a choice of noise.
+            randomness: None for secret bits of the operating system; `SeededBits` makes the release repeatable and
+                therefore not private.
+
+        Raises:
+            InvalidParameter: a request that cannot be met.
+            PrivacyViolation: a table that does not pass the judge; nothing has been drawn.
+        """
+        return publish_sketch(
+            self,
+            epsilon,
+            delta,
+            name=name,
+            unit=unit,
+            elements_per_unit=elements_per_unit,
+            shortfall=shortfall,
+            minimise=minimise,
+            randomness=randomness,
+        )
 
     # Merging.
 
@@ -325,7 +390,19 @@ class CounterSketch:
         target = None if checkpoint is None else Path(checkpoint)
         if target is not None:
             check_target(target, overwrite=True)
-        rows = open_rows(path, key=key, unit=unit, format=format_name)
+        self._read_rows(
+            open_rows(path, key=key, unit=unit, format=format_name), sql, take, memory_limit, progress, target
+        )
+
+    def _read_rows(
+        self,
+        rows: Rows,
+        sql: Callable[[Rows, Session], str],
+        take: Callable[[pa.RecordBatch | None], None],
+        memory_limit: str | None,
+        progress: Progress | None,
+        target: Path | None,
+    ) -> None:
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
         try:
             saved = time.monotonic()

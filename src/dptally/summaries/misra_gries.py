@@ -120,8 +120,7 @@ class MisraGriesSketch(CounterSketch):
         )
 
     def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
-        """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, where that is
-        positive.
+        """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, where positive.
 
         These are capacity + 1 times the numbers of Algorithm 3, which subtracts the sum divided by capacity + 1 without
         rounding; rounding it down would raise the sensitivity from below 2 to capacity.

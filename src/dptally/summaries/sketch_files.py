@@ -35,6 +35,7 @@ _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
 _KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
 _MERGED, _STANDARD, _SEEDED = 1, 2, 4
+_SUMMED = 3  # the class of added-up sketches, whose number stands in place of decrements
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +54,8 @@ class SketchState:
         seeded: whether random choices were made with bits that are not secret.
         keys: the keys in order, of a type in `ARROW_TYPES`; None if there has been none.
         counts: as many counts.
+        sketches: how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more
+            counters than the capacity, all positive and in units of 1 / (capacity + 1).
     """
 
     by_unit: bool
@@ -66,6 +69,7 @@ class SketchState:
     seeded: bool
     keys: pa.Array | None
     counts: NDArray[np.int64]
+    sketches: int = 0
 
 
 def pack(state: SketchState) -> bytes:
@@ -81,12 +85,12 @@ def pack(state: SketchState) -> bytes:
     header = _HEADER.pack(
         _MAGIC,
         SKETCH_VERSION,
-        2 if state.by_unit else 1,
+        _SUMMED if state.sketches else 2 if state.by_unit else 1,
         _KINDS.index(state.kind),
         flags,
         state.capacity,
         state.total,
-        state.decrements,
+        state.sketches or state.decrements,
         state.max_keys_per_unit,
         len(state.counts),
         len(text),
@@ -120,13 +124,19 @@ def unpack(packed: bytes, name: str) -> SketchState:
 def _parse(packed: bytes) -> SketchState | None:
     """Take the parts out, or None if they contradict each other."""
     _, _, sort, kind_number, flags, capacity, total, decrements, limit, count, text_size = _HEADER.unpack_from(packed)
-    if sort not in (1, 2) or kind_number >= len(_KINDS) or flags > 7 or not 1 <= capacity <= 1 << 30 or limit < 1:
+    if (
+        sort not in (1, 2, _SUMMED)
+        or kind_number >= len(_KINDS)
+        or flags > 7
+        or not 1 <= capacity <= 1 << 30
+        or limit < 1
+    ):
         return None
     kind = _KINDS[kind_number]
     words = 0 if kind is None else count if kind == "integer" or count == 0 else count + 1
     if (
         len(packed) != _HEADER.size + 8 * (count + words) + text_size + 32
-        or count > capacity
+        or (count > capacity and sort != _SUMMED)
         or (kind is None and count)
     ):
         return None
@@ -136,6 +146,12 @@ def _parse(packed: bytes) -> SketchState | None:
         keys = _parse_keys(packed, kind, count, _HEADER.size + 8 * count, _HEADER.size + 8 * (count + words), text_size)
         if keys is None:
             return None
+    if sort == _SUMMED:
+        if flags or not decrements or (counts < 1).any():
+            return None
+        return SketchState(
+            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, sketches=decrements
+        )
     merged, standard, seeded = (bool(flags & flag) for flag in (_MERGED, _STANDARD, _SEEDED))
     by_unit = sort == 2
     lost = int(total) - sum(counts.tolist())

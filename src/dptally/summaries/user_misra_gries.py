@@ -62,8 +62,8 @@ class UserMisraGriesSketch(CounterSketch):
     def __init__(
         self,
         capacity: int,
-        *,
         max_keys_per_unit: int | None = None,
+        *,
         kind: Kind | None = None,
         bits: BitSource | None = None,
     ) -> None:

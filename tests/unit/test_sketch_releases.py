@@ -1,0 +1,256 @@
+"""Sketches of every form, released: laws, bounds, files, and what is refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dptally
+from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation
+from dptally.observation_models import GaussianHistogram, SharedNoise, SummedNoise, WeightedSample
+from dptally.randomness import SeededBits
+from dptally.summaries.summed_sketches import AnySketch, merge_sketches
+
+CAPACITY = 50
+
+
+def stream(seed: int, length: int = 20_000) -> list[str]:
+    """Keys with a long tail."""
+    drawn = np.random.default_rng(seed).zipf(1.3, length)
+    return [f"k{number}" for number in np.minimum(drawn, 5000)]
+
+
+def single(seed: int = 1) -> dptally.MisraGriesSketch:
+    """A sketch of one stream."""
+    sketch = dptally.MisraGriesSketch(CAPACITY)
+    sketch.update(stream(seed))
+    return sketch
+
+
+def of_users(capacity: int = CAPACITY) -> dptally.UserMisraGriesSketch:
+    """A sketch of users with three keys each."""
+    sketch = dptally.UserMisraGriesSketch(capacity, 3)
+    keys = stream(2)
+    sketch.update([keys[at : at + 3] for at in range(0, len(keys), 3)])
+    return sketch
+
+
+def imported() -> dptally.MisraGriesSketch:
+    """A sketch as another tool would keep it, without zero counters."""
+    kept = {key: count for key, count in zip(*(part.tolist() for part in parts(single())), strict=True) if count}
+    return dptally.MisraGriesSketch.from_counters(kept, CAPACITY, single().total)
+
+
+def parts(sketch: dptally.MisraGriesSketch) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and counters."""
+    keys, counts = sketch.counters()
+    return keys.to_numpy(zero_copy_only=False), counts
+
+
+FORMS = {
+    "single": (single, SharedNoise),
+    "standard": (imported, SharedNoise),
+    "merged": (lambda: single(1).merge(single(2)), GaussianHistogram),
+    "user": (of_users, GaussianHistogram),
+    "summed": (lambda: dptally.sum_sketches([single(1), single(2)]), SummedNoise),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_released_with_its_own_law(form: str, tmp_path: Path) -> None:
+    """The law fits the form; the release survives a file, verifies, answers questions, and holds real keys only."""
+    make, law = FORMS[form]
+    sketch = make()
+    assert sketch.form == form
+    release = sketch.publish(1, "1e-6", name="word", randomness=SeededBits(5))
+    assert isinstance(release.law, law)
+    assert release.guarantee.mechanism == "misra_gries"
+    assert release.guarantee.epsilon == 1
+    assert release.guarantee.spent_on_shortfall == Fraction(1, 20)
+    assert release.certificate.total_delta <= Fraction("1e-6")
+    assert len(release)
+    release.save(tmp_path / "r.parquet")
+    again = dptally.load(tmp_path / "r.parquet")
+    assert again.verify() == release.certificate
+    assert again.table().equals(release.table())
+    assert again.shortfall == release.shortfall
+    assert set(release.table()["word"]) <= set(sketch.items()["key"].to_pylist())
+    assert release.top(3)["value"].is_sorted(descending=True)
+    total = release.sum()
+    assert total.lower <= total.upper
+
+
+@pytest.mark.parametrize("form", ["single", "standard", "merged", "summed"])
+def test_bounds_hold_for_all_keys_at_once(form: str) -> None:
+    """Over 60 seeded releases the frequencies of the streams stay within the stated error, for all keys.
+
+    Each release may miss with probability 5 %; more than 15 of 60 would happen with probability below 1e-6.
+    """
+    make, _ = FORMS[form]
+    sketch = make()
+    words = stream(1) + (stream(2) if form in ("merged", "summed") else [])
+    truth: dict[str, int] = {}
+    for word in words:
+        truth[word] = truth.get(word, 0) + 1
+    missed = 0
+    for seed in range(60):
+        release = sketch.publish(1, "1e-6", randomness=SeededBits(seed))
+        error = release.sketch_error()
+        assert error.sketch is not None
+        values = dict(zip(*(release.table()[name].to_list() for name in ("key", "value")), strict=True))
+        missed += any(
+            not values[key] - error.over <= count <= values[key] + error.under + error.sketch
+            if key in values
+            else count > error.hidden + error.sketch
+            for key, count in truth.items()
+        )
+    assert missed <= 15
+
+
+def test_single_key_bounds_contain_the_frequency() -> None:
+    """Lower and upper bounds of the table hold for nearly all released keys."""
+    sketch, words = single(), stream(1)
+    hits = total = 0
+    for seed in range(40):
+        table = sketch.publish(1, "1e-6", randomness=SeededBits(100 + seed)).table()
+        for key, lower, upper in table.select("key", "lower", "upper").iter_rows():
+            total += 1
+            hits += lower <= words.count(key) <= upper
+    assert hits / total > 0.9
+
+
+def test_stated_and_unknown_shortfall_cost_nothing() -> None:
+    """All of epsilon goes to the counters if the shortfall is public or left open."""
+    stated = single().publish(1, "1e-6", shortfall=400, randomness=SeededBits(1))
+    assert stated.guarantee.spent_on_shortfall == 0
+    assert stated.law.epsilon == 1
+    assert stated.sketch_error().sketch == 400
+    unknown = single().publish(1, "1e-6", shortfall=None, randomness=SeededBits(1))
+    assert unknown.sketch_error().sketch is None
+    assert "not told" in str(unknown.sketch_error())
+
+
+def test_few_counters_take_the_shared_budget() -> None:
+    """For a handful of counters the optimal law with a shared budget beats Gaussian noise, and is chosen."""
+    release = of_users(2).publish(1, "1e-6", randomness=SeededBits(1))
+    assert isinstance(release.law, WeightedSample)
+    assert release.certificate.copies == 2
+    assert release.verify() == release.certificate
+
+
+def test_group_privacy_is_stated() -> None:
+    """Units with several elements are named in the guarantee, and epsilon is divided."""
+    release = single().publish(1, "1e-6", elements_per_unit=4, randomness=SeededBits(1))
+    assert release.guarantee.elements_per_unit == 4
+    assert "up to 4 elements" in str(dptally.MisraGriesSketch(5).publish(1, "1e-6", elements_per_unit=4).guarantee)
+    assert release.verify().copies == 4
+
+
+def test_an_empty_sketch_gives_an_empty_release() -> None:
+    """Nothing in, nothing out, and a guarantee all the same."""
+    release = dptally.MisraGriesSketch(10).publish(1, "1e-6")
+    assert len(release) == 0
+    assert release.table().columns == ["key", "value", "estimate", "lower", "upper"]
+
+
+@pytest.mark.parametrize("keys", [[5, 5, 5] * 400, [b"a", b"b"] * 400], ids=["integers", "bytes"])
+def test_keys_keep_their_type(keys: list[object]) -> None:
+    """Integers and bytes leave as they came."""
+    sketch = dptally.MisraGriesSketch(4)
+    sketch.update(keys)
+    assert set(sketch.publish(1, "1e-6").table()["key"]) == set(keys)
+
+
+def test_a_tampered_promise_is_found(tmp_path: Path) -> None:
+    """A release that promises more than its law keeps does not verify."""
+    release = single().publish(1, "1e-6", randomness=SeededBits(1))
+    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), "epsilon": Fraction(1, 2)})
+    with pytest.raises(PrivacyViolation, match="promises more"):
+        release.verify()
+
+
+def test_summed_sketches_survive_a_file(tmp_path: Path) -> None:
+    """Save and load give the same sums, and adding up is the same in one step or two."""
+    sketches = [single(seed) for seed in (1, 2, 3)]
+    summed = dptally.sum_sketches(sketches)
+    summed.save(tmp_path / "s.sketch")
+    again = dptally.load_sketch(tmp_path / "s.sketch")
+    assert again.items().equals(summed.items())
+    assert (again.form, again.total, len(again)) == ("summed", 60_000, len(summed))
+    steps = dptally.sum_sketches([sketches[0]]).merge(dptally.sum_sketches(sketches[1:]))
+    assert steps.items().equals(summed.items())
+    damaged = bytearray((tmp_path / "s.sketch").read_bytes())
+    damaged[80] ^= 1
+    (tmp_path / "s.sketch").write_bytes(damaged)
+    with pytest.raises(InvalidSource, match="damaged"):
+        dptally.load_sketch(tmp_path / "s.sketch")
+
+
+def test_bounds_of_summed_sketches_contain_the_truth() -> None:
+    """The owner's bounds of a sum hold for certain."""
+    words = stream(1) + stream(2)
+    table = dptally.sum_sketches([single(1), single(2)]).items()
+    for row in table.to_pylist():
+        assert row["lower"] <= words.count(row["key"]) <= row["upper"]
+
+
+def test_untrusted_aggregation() -> None:
+    """Releases of separate streams add up, with bounds that hold for the sum, and the guarantee of one."""
+    releases = [single(seed).publish(1, "1e-6") for seed in (1, 2)]
+    combined = dptally.combine(releases, units="disjoint")
+    assert (combined.epsilon, combined.delta) == (1, Fraction("1e-6"))
+    assert dptally.combine(releases, units="shared").epsilon == 2
+    words = stream(1) + stream(2)
+    rows = combined.table()
+    inside = [lower <= words.count(key) <= upper for key, lower, upper in rows.select("key", "lower", "upper").rows()]
+    assert sum(inside) / len(inside) > 0.85
+    assert combined.top(1)["key"].to_list() == ["k1"]
+    assert combined.hidden() > 0
+
+
+BAD = {
+    "minimise must be": {"minimise": "time"},
+    "shortfall must be": {"shortfall": -1},
+    "elements_per_unit must be": {"elements_per_unit": 0},
+    "may not be named 'value'": {"name": "value"},
+    "unit is for sketches of users": {"unit": "person"},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_requests(message: str) -> None:
+    """One sentence each, before counters are read."""
+    with pytest.raises(InvalidParameter, match=message):
+        single().publish(1, "1e-6", **BAD[message])
+
+
+def test_bad_combinations() -> None:
+    """What does not fit together is refused with a reason."""
+    with pytest.raises(InvalidParameter, match="UserMisraGriesSketch"):
+        single().merge(single(2)).publish(1, "1e-6", elements_per_unit=2)
+    with pytest.raises(InvalidParameter, match="one capacity"):
+        dptally.sum_sketches([single(), dptally.MisraGriesSketch(7)])
+    with pytest.raises(InvalidParameter, match="merged sketch cannot be reduced"):
+        dptally.sum_sketches([single().merge(single(2))])
+    with pytest.raises(InvalidParameter, match="takes MisraGriesSketch"):
+        dptally.sum_sketches([of_users()])
+    mixed: list[AnySketch] = [single(), of_users()]
+    with pytest.raises(InvalidParameter, match="cannot be merged with each other"):
+        merge_sketches(mixed)
+    with pytest.raises(InvalidParameter, match="not private"):
+        dptally.combine([single().publish(1, "1e-6", randomness=SeededBits(1))], units="disjoint")
+    with pytest.raises(InvalidParameter, match="'disjoint' or 'shared'"):
+        dptally.combine([single().publish(1, "1e-6")], units="maybe")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="not made from a sketch"):
+        dptally.publish({"a": 1000}, epsilon=1, delta="1e-6").sketch_error()
+
+
+def test_seeded_choices_are_not_private() -> None:
+    """A sketch of users whose keys were chosen by seeded bits cannot give a private release."""
+    sketch = dptally.UserMisraGriesSketch(10, 1, bits=SeededBits(1))
+    sketch.update(pa.table({"unit": [1, 1, 2], "key": ["a", "b", "a"]}))
+    assert not sketch.publish(1, "1e-6").guarantee.private
