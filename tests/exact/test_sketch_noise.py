@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+import dptally
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.observation_models.reading import read_law
 from dptally.observation_models.shared_noise import SharedNoise
@@ -294,3 +295,34 @@ def test_bad_parameters() -> None:
         SharedNoise(1, "1e-6", 10, elements=0)
     with pytest.raises(InvalidParameter, match="epsilon"):
         SummedNoise(-1, "1e-6", 10)
+
+
+# What is told about the shortfall.
+
+
+def test_shortfall_moves_by_at_most_one() -> None:
+    """One element or one user more changes how often counters were lowered by at most one, merged or not."""
+    other = dptally.MisraGriesSketch(2, kind="integer")
+    other.update([0, 1, 1, 3])
+    users = dptally.UserMisraGriesSketch(2, kind="integer")
+    users.update([[0], [1, 3], [1]])
+    seen = set()
+    for longer, shorter in neighbouring_streams(4, 5):
+        lowered = []
+        for stream in (longer, shorter):
+            sketch = dptally.MisraGriesSketch(2, kind="integer")
+            sketch.update(list(stream))
+            by_user = dptally.UserMisraGriesSketch(2, kind="integer")
+            by_user.update([[key, (key + 1) % 4] if key % 2 else [key] for key in stream])
+            lowered.append(
+                (
+                    sketch.contents().missing,
+                    sketch.merge(other).contents().missing,
+                    by_user.contents().missing,
+                    by_user.merge(users).contents().missing,
+                )
+            )
+        difference = tuple(more - less for more, less in zip(*lowered, strict=True))
+        assert set(difference) <= {0, 1}
+        seen.add(difference)
+    assert len(seen) > 4
