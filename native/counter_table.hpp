@@ -1,8 +1,9 @@
 // A hash table of counters whose entries never move while it keeps its size.
 //
-// Eight entries make a bucket, and eight tag bytes, kept apart, say what is in them: 0 for nothing, the high bit and seven
-// bits of the hash for a key in its own bucket, seven bits alone (one of them set) for a key that found its bucket full
-// and went on to the next one with room. `passed` counts, for each bucket, the keys that went past it.
+// Eight entries make a bucket, and eight tag bytes, kept apart, say what is in them: 0 for nothing, the high bit and
+// seven bits of the hash for a key in its own bucket, seven bits alone (one of them set) for a key that found its
+// bucket full and went on to the next one with room. `passed` counts, for each bucket and each value of two more bits
+// of the hash, the keys that went past it; a count that has reached 255 stays there, which costs time and nothing else.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +39,10 @@ public:
     const std::vector<Entry>& all() const { return entries; }
     std::vector<Entry>& all() { return entries; }
 
+    void prefetch(uint32_t place) const {
+        __builtin_prefetch(&entries[place]);
+        __builtin_prefetch(&tags[place / lanes]);
+    }
     void prefetch_tags(uint64_t hash) const { __builtin_prefetch(&tags[bucket(hash)]); }
 
     // Where the key most likely is, if it is there at all; asks for that memory.
@@ -55,33 +60,28 @@ public:
             const size_t place = home * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
             if (Keys::same(entries[place], view)) [[likely]] return static_cast<uint32_t>(place);
         }
-        if (passed[home] == 0) [[likely]] return nowhere;
+        if (passed[passage(home, hash)] == 0) [[likely]] return nowhere;
         return find_passed(view, hash, home);
     }
 
     // The key must not be there yet, and there must be room; `reserve` makes it.
-    [[gnu::always_inline]] void insert(const Entry& entry, uint64_t hash) {
-        const size_t home = bucket(hash);
-        const uint64_t bytes = tags[home], free = matches(bytes, 0);
+    void insert(const Entry& entry, uint64_t hash) {
         ++held;
-        if (free == 0) [[unlikely]] return insert_past(entry, hash, home);
-        // The lowest marked bit is the high one of its byte, which is empty.
-        const uint64_t high = free & -free;
-        tags[home] = bytes | high | (high >> 7) * (hash & 0x7f);
-        entries[home * lanes + static_cast<size_t>(std::countr_zero(free)) / 8] = entry;
+        put(entry, hash);
+    }
+
+    void erase(uint32_t place) {
+        --held;
+        clear(place);
+    }
+
+    // Erase one key and insert another.
+    void replace(uint32_t place, const View& view, uint64_t level, uint64_t hash) {
+        clear(place);
+        put(keys.make(view, level), hash);
     }
 
     Entry make(const View& view, uint64_t level) { return keys.make(view, level); }
-
-    [[gnu::always_inline]] void erase(uint32_t place) {
-        const size_t at = place / lanes, lane = place % lanes;
-        const uint64_t bytes = tags[at], here = uint64_t{0xff} << (8 * lane);
-        if ((bytes & here & every << 7) == 0) [[unlikely]] forget_past(place);
-        tags[at] = bytes & ~here;
-        keys.drop(entries[place]);
-        entries[place].state = vacant;
-        --held;
-    }
 
     // Room for `count` keys in all; entries may move.
     void reserve(size_t count) {
@@ -95,7 +95,7 @@ public:
     }
 
     size_t memory() const {
-        return tags.capacity() * sizeof(uint64_t) + passed.capacity() * sizeof(uint32_t) +
+        return tags.capacity() * sizeof(uint64_t) + passed.capacity() +
                entries.capacity() * sizeof(Entry) + keys.memory();
     }
 
@@ -106,7 +106,7 @@ private:
     Seed seed;
     Keys keys;
     std::vector<uint64_t> tags;
-    std::vector<uint32_t> passed;
+    std::vector<uint8_t> passed;
     std::vector<Entry> entries;
     size_t buckets = 0, held = 0, room = 0;
 
@@ -120,6 +120,7 @@ private:
     }
 
     size_t bucket(uint64_t hash) const { return (hash >> 32) * buckets >> 32; }
+    static size_t passage(size_t at, uint64_t hash) { return 4 * at + (hash >> 7 & 3); }
     size_t after(size_t at) const { return at + 1 == buckets ? 0 : at + 1; }
 
     [[gnu::noinline]] uint32_t find_passed(const View& view, uint64_t hash, size_t at) const {
@@ -129,14 +130,34 @@ private:
                 const size_t place = at * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
                 if (Keys::same(entries[place], view)) return static_cast<uint32_t>(place);
             }
-        } while (passed[at] != 0);
+        } while (passed[passage(at, hash)] != 0);
         return nowhere;
+    }
+
+    [[gnu::always_inline]] void put(const Entry& entry, uint64_t hash) {
+        const size_t home = bucket(hash);
+        const uint64_t bytes = tags[home], free = matches(bytes, 0);
+        if (free == 0) [[unlikely]] return insert_past(entry, hash, home);
+        // The lowest marked bit is the high one of its byte, which is empty.
+        const uint64_t high = free & -free;
+        tags[home] = bytes | high | (high >> 7) * (hash & 0x7f);
+        entries[home * lanes + static_cast<size_t>(std::countr_zero(free)) / 8] = entry;
+    }
+
+    [[gnu::always_inline]] void clear(uint32_t place) {
+        const size_t at = place / lanes, lane = place % lanes;
+        const uint64_t bytes = tags[at], here = uint64_t{0xff} << (8 * lane);
+        if ((bytes & here & every << 7) == 0) [[unlikely]] forget_past(place);
+        tags[at] = bytes & ~here;
+        keys.drop(entries[place]);
+        entries[place].state = vacant;
     }
 
     [[gnu::noinline]] void insert_past(const Entry& entry, uint64_t hash, size_t at) {
         uint64_t free = 0;
         while (free == 0) {
-            ++passed[at];
+            uint8_t& count = passed[passage(at, hash)];
+            count += count < UINT8_MAX;
             at = after(at);
             free = matches(tags[at], 0);
         }
@@ -146,14 +167,18 @@ private:
     }
 
     [[gnu::noinline]] void forget_past(uint32_t place) {
-        for (size_t at = bucket(hash(Keys::view(entries[place]))); at != place / lanes; at = after(at)) --passed[at];
+        const uint64_t hashed = hash(Keys::view(entries[place]));
+        for (size_t at = bucket(hashed); at != place / lanes; at = after(at)) {
+            uint8_t& count = passed[passage(at, hashed)];
+            count -= count < UINT8_MAX;
+        }
     }
 
     void resize(size_t count) {
-        buckets = count * 2 / lanes + 2;  // half full
+        buckets = count * 5 / (3 * lanes) + 2;  // three fifths full
         std::vector<Entry> old(buckets * lanes);
         std::vector<uint64_t> new_tags(buckets, 0);
-        std::vector<uint32_t> new_passed(buckets, 0);
+        std::vector<uint8_t> new_passed(4 * buckets, 0);
         old.swap(entries);
         tags.swap(new_tags);
         passed.swap(new_passed);

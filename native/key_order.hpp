@@ -95,7 +95,8 @@ inline void sort_codes(Item* items, Item* scratch, size_t count) {
     sum = 0;
     for (uint32_t digit = 0; digit <= high_mask; ++digit) sum += std::exchange(high[digit], sum);
     for (size_t at = 0; at < count; ++at) scratch[low[items[at].code >> shift & low_mask]++] = items[at];
-    for (size_t at = 0; at < count; ++at) items[high[scratch[at].code >> shift >> low_bits & high_mask]++] = scratch[at];
+    for (size_t at = 0; at < count; ++at)
+        items[high[scratch[at].code >> shift >> low_bits & high_mask]++] = scratch[at];
     if (shift == 0) return;
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code >> shift != items[start].code >> shift) {
@@ -129,6 +130,7 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
         const uint64_t first = Keys::word(entries[items[0].place], depth);
         mask = 0;
         for (size_t at = 0; at < count; ++at) {
+            if (depth > 0 && at + 8 < count) Keys::prefetch(entries[items[at + 8].place], depth);
             words[at] = Keys::word(entries[items[at].place], depth);
             mask |= words[at] ^ first;
         }

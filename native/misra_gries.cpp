@@ -83,7 +83,8 @@ struct StringViews {
         if (number[0] >= 0 && number[0] <= 12)
             return TextKeys::view(at + 4, static_cast<size_t>(number[0]), views + 16 * count);
         const size_t buffer = static_cast<uint32_t>(number[2]), start = static_cast<uint32_t>(number[3]);
-        if (number[0] < 0 || buffer >= buffers.size() || start + static_cast<size_t>(number[0]) > buffers[buffer].second)
+        if (number[0] < 0 || buffer >= buffers.size() ||
+            start + static_cast<size_t>(number[0]) > buffers[buffer].second)
             throw std::invalid_argument("views must stay within their buffers");
         const auto [data, bytes] = buffers[buffer];
         return TextKeys::view(data + start, static_cast<size_t>(number[0]), data + bytes);

@@ -1,9 +1,10 @@
 // Misra-Gries sketches [LT25, Algorithms 1 and 4] and their merge.
 //
-// A counter's value is its level less `offset`, so that lowering all counters is one addition. Counters that have become zero
-// are found by a pass over the table and put in the order of their keys. Between two decrements none is added, so
-// evicting the smallest means walking along that list past those that have been raised again. A decrement happens once in
-// capacity + 1 updates at most, so the pass costs O(1) for each update, and the sort O(log capacity) for each eviction.
+// A counter's value is its level less `offset`, so that lowering all counters is one addition. Counters that have
+// become zero are found by a pass over the table and put in the order of their keys. Between two decrements none is
+// added, so evicting the smallest means walking along that list past those that have been raised again. A decrement
+// happens once in capacity + 1 updates at most, so the pass costs O(1) for each update, and the sort O(log capacity)
+// for each eviction.
 //
 // The slots that hold nothing yet are Algorithm 1's dummy keys. They count as smaller than every key, so they are taken
 // first; being no keys, they are never equal to one.
@@ -37,7 +38,9 @@ public:
     size_t size() const { return table.size(); }
     uint64_t total() const { return seen; }
     uint64_t decrements() const { return lowered; }
-    size_t memory() const { return sizeof *this + table.memory() + zeros.capacity() * sizeof(Item) + scratch.capacity() * 8; }
+    size_t memory() const {
+        return sizeof *this + table.memory() + zeros.capacity() * sizeof(Item) + scratch.capacity() * sizeof(uint64_t);
+    }
 
     // Algorithm 1: every row is one element.
     //
@@ -82,7 +85,8 @@ public:
     void update_units(const Source& rows, const int64_t* starts, size_t units, const uint64_t* words, uint64_t limit) {
         check_total(rows.size());
         for (size_t unit = 0; unit < units; ++unit) {
-            const size_t first = static_cast<size_t>(starts[unit]), count = static_cast<size_t>(starts[unit + 1]) - first;
+            const size_t first = static_cast<size_t>(starts[unit]);
+            const size_t count = static_cast<size_t>(starts[unit + 1]) - first;
             members.clear();
             for (size_t at = 0; at < count; ++at) {
                 const View view = rows.view(first + at);
@@ -225,8 +229,11 @@ private:
             const uint32_t smallest = zeros[next_zero].place;
             if (table[smallest].level() != offset) continue;  // raised since
             ++next_zero;
-            table.erase(smallest);
-            put(view, hash, 1);
+            if (next_zero + 8 < zeros.size()) {
+                table.prefetch(zeros[next_zero + 8].place);
+                Keys::prefetch(table[zeros[next_zero + 2].place], 0);
+            }
+            table.replace(smallest, view, offset + 1, hash);
             return;
         }
         ++offset;

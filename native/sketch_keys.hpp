@@ -1,8 +1,8 @@
 // Keys of a sketch: how 64-bit integers and byte strings are hashed, compared, stored and put in order.
 //
-// The hash is keyed by four secret random words, so that nobody who chooses keys can choose collisions; it decides where
-// a key is stored and nothing else. Equality is always that of the keys. The order (numeric for integers, by bytes
-// for strings) depends on the keys alone, not on the seed and not on the stream.
+// The hash is keyed by four secret random words, so that nobody who chooses keys can choose collisions; it decides
+// where a key is stored and nothing else. Equality is always that of the keys. The order (numeric for integers, by
+// bytes for strings) depends on the keys alone, not on the seed and not on the stream.
 #pragma once
 
 #include <bit>
@@ -17,8 +17,8 @@ namespace sketches {
 
 static_assert(std::endian::native == std::endian::little, "keys are read as little-endian words");
 
-// The level of an entry is its count plus the sketch's offset. It fills the low 48 bits of `state`; keys of varying length
-// keep their length above it.
+// The level of an entry is its count plus the sketch's offset. It fills the low 48 bits of `state`; keys of varying
+// length keep their length above it.
 constexpr int level_bits = 48;
 constexpr uint64_t level_mask = (uint64_t{1} << level_bits) - 1;
 constexpr uint64_t vacant = level_mask;  // level of an entry that holds no key
@@ -61,6 +61,8 @@ public:
     static size_t length(const Entry&) { return 8; }
     static bool less(const Entry& first, const Entry& second) { return first.key < second.key; }
 
+    static void prefetch(const Entry&, size_t) {}
+
     Entry make(View view, uint64_t level) { return {level, view}; }
     void drop(const Entry&) {}
     bool crowded() const { return false; }
@@ -70,8 +72,8 @@ public:
 
 // ------------------------------------------------------------------------------------------------ byte strings
 
-// Blocks for the bytes of keys that do not fit into their entries. Blocks of one size class are reused among themselves;
-// when more than half as much lies idle as is in use, the owner moves everything into fresh chunks.
+// Blocks for the bytes of keys that do not fit into their entries. Blocks of one size class are reused among
+// themselves; when more than half as much lies idle as is in use, the owner moves everything into fresh chunks.
 class Blocks {
 public:
     uint8_t* take(size_t length) {
@@ -141,7 +143,7 @@ public:
         uint64_t first = 0;
         union {
             uint64_t second;
-            uint8_t* block;  // of a key longer than `within`: all its bytes, after their number if that is `long_length`
+            uint8_t* block;  // of a key longer than `within`: its bytes, after their number if that is `long_length`
         };
         Entry() : second(0) {}
 
@@ -184,7 +186,8 @@ public:
         uint64_t hash = fold(view.first ^ seed.word[0] ^ view.length << 48, view.second ^ seed.word[1]);
         if (view.length > 16) {
             for (size_t at = 16; at + 16 < view.length; at += 16)
-                hash = fold(load_word(view.bytes + at) ^ seed.word[2] ^ hash, load_word(view.bytes + at + 8) ^ seed.word[3]);
+                hash = fold(load_word(view.bytes + at) ^ seed.word[2] ^ hash,
+                            load_word(view.bytes + at + 8) ^ seed.word[3]);
             hash = fold(load_word(view.bytes + view.length - 16) ^ seed.word[2] ^ hash,
                         load_word(view.bytes + view.length - 8) ^ seed.word[3]);
         }
@@ -208,6 +211,10 @@ public:
         const uint8_t* bytes = entry.bytes();
         if (length >= depth + 8) return __builtin_bswap64(load_word(bytes + depth));
         return depth < length ? __builtin_bswap64(load_word(bytes + length - 8)) << 8 * (depth + 8 - length) : 0;
+    }
+
+    static void prefetch(const Entry& entry, size_t depth) {
+        if (entry.short_length() > within) __builtin_prefetch(entry.block + depth);
     }
 
     static size_t length(const Entry& entry) { return entry.length(); }
