@@ -41,8 +41,8 @@ class MisraGriesSketch(CounterSketch):
         1).
 
     Cost:
-        About 66 bytes for each counter beside the key bytes beyond 16, and O(log capacity) for an eviction at worst,
-        O(1) for all else, amortised, whatever the stream.
+        At most 60 bytes for each counter (46 for integers) with keys of up to 16 bytes in it, longer ones beside it.
+        Time, amortised and whatever the stream: O(log capacity) for an eviction, O(1) for all else.
 
     Args:
         capacity: the number of counters.
@@ -120,7 +120,7 @@ class MisraGriesSketch(CounterSketch):
         )
 
     def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
-        """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, where positive.
+        """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, if positive.
 
         These are capacity + 1 times the numbers of Algorithm 3, which subtracts the sum divided by capacity + 1 without
         rounding; rounding it down would raise the sensitivity from below 2 to capacity.
@@ -128,7 +128,7 @@ class MisraGriesSketch(CounterSketch):
         Guarantee:
             For streams that differ in one element, the numbers (zero for keys that are not there) differ by at most
             2 capacity - 1 in all, so the numbers of Algorithm 3 by (2k - 1) / (k + 1) < 2 [LT25, Lem. 16; the
-            constant is exact for k >= 2].
+            constant is exact].
 
         Returns:
             The keys in order, and as many positive numbers.
