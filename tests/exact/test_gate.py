@@ -13,7 +13,7 @@ import pytest
 
 from dptally import Ppswor, Priority
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models import ObservationModel, SampleAndThreshold, Stability, WeightedSample
+from dptally.observation_models import GaussianHistogram, ObservationModel, SampleAndThreshold, Stability, SummedNoise, WeightedSample
 from tests.exact.reference import optimal_probabilities
 
 PARAMETERS = [(Fraction(1, 10), Fraction(1, 10**6)), (Fraction(1), Fraction(1, 10**6)), (Fraction(2), Fraction(1, 100))]
@@ -25,6 +25,8 @@ LAWS: dict[str, Callable[[Fraction, Fraction], ObservationModel]] = {
         epsilon, delta, Priority("0.01"), values=False
     ),
     "stability": lambda epsilon, delta: Stability(epsilon, delta),
+    "gaussian": lambda epsilon, delta: GaussianHistogram(epsilon, delta),
+    "summed sketches": lambda epsilon, delta: SummedNoise(epsilon, delta, 10),
     "sample_and_threshold": lambda epsilon, delta: SampleAndThreshold(epsilon, delta),
     "sample_and_threshold, at a rate": lambda epsilon, delta: SampleAndThreshold(epsilon, delta, rate="0.5"),
 }
