@@ -1,4 +1,4 @@
-"""Recompute the figures of a paper: ``python -m dptally.evaluation.figures weighted_sampling [--output DIR]``."""
+"""Recompute the figures of a paper: ``python -m dptally.evaluation.figures PAPER [--output DIR]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dptally.errors import DptallyError
-from dptally.evaluation.figures import charts, estimation, reporting
+from dptally.evaluation.figures import charts, estimation, histograms, reporting, sample_and_threshold
 from dptally.evaluation.figures.populations import REAL_DATA, Population, zipf
 from dptally.evaluation.figures.tables import Table
 
@@ -22,18 +22,17 @@ _ZIPF_KEYS = 10**6
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write one table per figure, and its picture; say what was left out."""
     parser = argparse.ArgumentParser(prog="python -m dptally.evaluation.figures", description=__doc__)
-    parser.add_argument("paper", choices=["weighted_sampling"])
-    parser.add_argument("--output", type=Path, default=Path("docs/figures/weighted_sampling"), metavar="DIR")
-    parser.add_argument(
-        "--data", type=Path, default=Path("../shared/data"), metavar="DIR", help="for Figures 3, 6 and 7"
-    )
+    parser.add_argument("paper", choices=list(_PAPERS))
+    parser.add_argument("--output", type=Path, metavar="DIR", help="docs/figures/PAPER, unless given")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="DIR", help="for real data")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     wanted = parser.parse_args(arguments)
     try:
         if not wanted.no_pictures:
             charts.check_extra()
-        wanted.output.mkdir(parents=True, exist_ok=True)
-        _weighted_sampling(wanted.output, wanted.data, pictures=not wanted.no_pictures)
+        output = wanted.output or Path("docs/figures") / wanted.paper
+        output.mkdir(parents=True, exist_ok=True)
+        _PAPERS[wanted.paper](output, wanted.data, pictures=not wanted.no_pictures)
     except DptallyError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
@@ -76,6 +75,37 @@ def _weighted_sampling(output: Path, data: Path, *, pictures: bool) -> None:
         names = ", ".join(place.name for place in places)
         sys.stdout.write(f"{names} ({time.monotonic() - started:.1f} s)\n")
 
+
+def _sample_and_threshold(output: Path, data: Path, *, pictures: bool) -> None:
+    started = time.monotonic()
+    sizes = sample_and_threshold.BUCKETS
+    populations = {
+        "Binomial": {size: histograms.binomial(size) for size in sizes},
+        "Geometric": {size: histograms.geometric(size) for size in sizes},
+    }
+    try:
+        populations["Shakespeare"] = {size: histograms.shakespeare(size, data) for size in sizes}
+    except FileNotFoundError:
+        sys.stdout.write(f"Shakespeare's words are not in {data}: skipped.\n")
+    made = sample_and_threshold.comparison(populations)
+    tables = [
+        *made.values(),
+        sample_and_threshold.expected_errors(populations),
+        sample_and_threshold.parameters_table(),
+    ]
+    places = [table.save(output) for table in tables]
+    for figure, shown in sample_and_threshold.SHOWN.items() if pictures else ():
+        rows = [row for size in shown for row in made[figure].rows if row["buckets"] == size]
+        places.append(output / f"{figure}.png")
+        charts.save(charts.chart(Table(figure, rows), figure), places[-1])
+    names = ", ".join(place.name for place in places)
+    sys.stdout.write(f"{names} ({time.monotonic() - started:.1f} s)\n")
+
+
+_PAPERS: dict[str, Callable[..., None]] = {
+    "weighted_sampling": _weighted_sampling,
+    "sample_and_threshold": _sample_and_threshold,
+}
 
 if __name__ == "__main__":
     sys.exit(main())
