@@ -5,6 +5,7 @@ Everything here is public: a release holds nothing that is not in its file.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -309,4 +310,7 @@ class Release:
         """What is promised and how it was checked, as plain data for JSON."""
         from dptally.release_file import metadata
 
-        return {**metadata(self), "keys_released": len(self), "guarantee_text": str(self.guarantee)}
+        facts = {**metadata(self), "keys_released": len(self), "guarantee_text": str(self.guarantee)}
+        if self.guarantee.sketch_capacity is not None:
+            facts["sketch_error"] = asdict(self.sketch_error())
+        return facts

@@ -96,3 +96,12 @@ def test_bad_requests(tmp_path: Path, events: Path, sketch: Path, run: Run, mess
     assert done.err.count("\n") == 1
     assert MARKER not in done.err + done.out
     assert not (tmp_path / "o.sketch").exists()
+
+
+def test_the_error_is_part_of_what_is_said(tmp_path: Path, sketch: Path, run: Run) -> None:
+    """Noise and sketch are stated apart, as text and as JSON."""
+    done = run("sketch", "publish", sketch, *PRIVACY, "-o", tmp_path / "r.parquet")
+    assert "noise added at most" in done.out and "the sketch falls short" in done.out
+    facts = json.loads(run("sketch", "publish", sketch, *PRIVACY, "--json").out)
+    assert facts["sketch_error"]["over"] > 0
+    assert facts["sketch_error"]["sketch"] >= 0
