@@ -13,7 +13,14 @@ import pytest
 
 from dptally import Ppswor, Priority
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models import GaussianHistogram, ObservationModel, SampleAndThreshold, Stability, SummedNoise, WeightedSample
+from dptally.observation_models import (
+    GaussianHistogram,
+    ObservationModel,
+    SampleAndThreshold,
+    Stability,
+    SummedNoise,
+    WeightedSample,
+)
 from tests.exact.reference import optimal_probabilities
 
 PARAMETERS = [(Fraction(1, 10), Fraction(1, 10**6)), (Fraction(1), Fraction(1, 10**6)), (Fraction(2), Fraction(1, 100))]

@@ -15,7 +15,7 @@ from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session, in_background
 
-__all__ = ["Counting", "Progress", "integers"]
+__all__ = ["Counting", "Progress", "integer_column", "integers"]
 
 Progress = Callable[[str, float | None], None]
 
@@ -92,3 +92,9 @@ def integers(column: pa.Array) -> NDArray[np.int64]:
     # Not column.to_numpy(): that imports pandas where it is installed.
     values = np.frombuffer(column.buffers()[1], dtype=np.int64)
     return values[column.offset : column.offset + len(column)]
+
+
+def integer_column(values: NDArray[np.int64]) -> pa.Array:
+    """The inverse of `integers`: 64-bit integers as a column, without a copy."""
+    # Not pa.array(values): that imports pandas too.
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -18,7 +18,7 @@ from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session, check_memory_limit
-from dptally.summaries.counting import Counting, Progress, integers
+from dptally.summaries.counting import Counting, Progress, integer_column, integers
 from dptally.summaries.inclusion import RowHits
 
 __all__ = ["SampledFrequencies", "sample_keys"]
@@ -100,7 +100,7 @@ class SampledFrequencies(Counting):
     def _count(self, sampled: pa.Table) -> list[pa.RecordBatch]:
         """Second pass: the sampled keys with their exact frequencies."""
         session = self._open(share=1.0)
-        places = pa.array(np.arange(sampled.num_rows, dtype=np.int64))
+        places = integer_column(np.arange(sampled.num_rows, dtype=np.int64))
         session.register("sampled", sampled.append_column("place", places))
         if self._numbered is not None:
             sql = self._count_numbered(self._numbered.sql)
@@ -182,7 +182,7 @@ def _rows_that_hit(hit: RowHits, batches: Iterator[pa.RecordBatch]) -> Iterator[
     for batch in batches:
         hits = hit.draw(batch.num_rows)
         if len(hits):
-            yield batch.take(pa.array(hits))
+            yield batch.take(integer_column(hits))
 
 
 class _NumberedRows:
@@ -230,9 +230,9 @@ def _numbers_of_hits(hit: RowHits, lengths: list[int]) -> pa.Table:
             hits = start + hit.draw(min(_PIECE, length - start))
             numbers.append(hits)
             files.append(np.full(len(hits), file, dtype=np.int64))
-    if not numbers:
-        return pa.table({"f": np.zeros(0, dtype=np.int64), "r": np.zeros(0, dtype=np.int64)})
-    return pa.table({"f": np.concatenate(files), "r": np.concatenate(numbers)})
+    nothing = [np.zeros(0, dtype=np.int64)]
+    columns = [integer_column(np.concatenate(parts or nothing)) for parts in (files, numbers)]
+    return pa.Table.from_arrays(columns, names=["f", "r"])
 
 
 def _check_text(table: pa.Table) -> None:
