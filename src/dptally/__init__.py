@@ -5,6 +5,7 @@ The public names, loaded when first used so that importing the package stays che
 - `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads one back;
 - `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
+- `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
 
@@ -14,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dptally.compact_release import CompactRelease
     from dptally.errors import (
         DptallyError,
         InvalidParameter,
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
+    "CompactRelease",
     "DptallyError",
     "Guarantee",
     "InvalidParameter",
@@ -54,6 +57,7 @@ __all__ = [
 
 _HOMES = {
     "Certificate": "dptally.privacy",
+    "CompactRelease": "dptally.compact_release",
     "DptallyError": "dptally.errors",
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
@@ -71,7 +75,7 @@ _HOMES = {
     "publish": "dptally.pipeline",
     "sanitize": "dptally.pipeline",
 }
-_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness")
+_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness", "universes")
 
 
 def __getattr__(name: str) -> object:

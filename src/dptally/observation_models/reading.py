@@ -8,6 +8,7 @@ from typing import Any
 from dptally.observation_models.bounded_geometric import DyadicGeometric
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.stability import Stability
@@ -17,7 +18,7 @@ from dptally.observation_models.weighted_sample import WeightedSample
 
 __all__ = ["ReleasedLaw", "read_law"]
 
-ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise
+ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise | HeaviestNoise
 
 
 def read_law(facts: dict[str, Any]) -> ReleasedLaw:
@@ -68,6 +69,17 @@ def _dyadic_geometric(facts: dict[str, Any]) -> DyadicGeometric:
     return DyadicGeometric(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
 
 
+def _heaviest_noise(facts: dict[str, Any]) -> HeaviestNoise:
+    return HeaviestNoise(
+        str(facts["epsilon"]),
+        size=int(str(facts["size"])),
+        keep=facts["keep"],
+        bound=facts["bound"],
+        universe=str(facts["universe"]),
+        mixing=facts["mixing"],
+    )
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "WeightedSample": _weighted_sample,
     "Stability": _stability,
@@ -75,4 +87,5 @@ _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "SummedNoise": _summed_noise,
     "GaussianHistogram": _gaussian_histogram,
     "DyadicGeometric": _dyadic_geometric,
+    "HeaviestNoise": _heaviest_noise,
 }
