@@ -7,6 +7,7 @@ The public names, loaded when first used so that importing the package stays che
 - `MisraGriesSketch(capacity)` and `UserMisraGriesSketch(capacity, max_keys_per_unit)` hold streams in bounded memory;
   `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
+- `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dptally.combined_releases import CombinedReleases, combine
+    from dptally.compact_release import CompactRelease
     from dptally.errors import (
         DptallyError,
         InvalidParameter,
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "CombinedReleases",
+    "CompactRelease",
     "DptallyError",
     "Guarantee",
     "InvalidParameter",
@@ -67,6 +70,7 @@ __all__ = [
 _HOMES = {
     "Certificate": "dptally.privacy",
     "CombinedReleases": "dptally.combined_releases",
+    "CompactRelease": "dptally.compact_release",
     "DptallyError": "dptally.errors",
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
@@ -89,7 +93,7 @@ _HOMES = {
     "sanitize": "dptally.pipeline",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }
-_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness")
+_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness", "universes")
 
 
 def __getattr__(name: str) -> object:

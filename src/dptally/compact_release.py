@@ -6,12 +6,13 @@ Everything here is public: a compact release holds nothing that is not in its fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dptally.errors import InvalidParameter
+from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_fraction
 from dptally.exact.field_polynomials import PrimeField
 from dptally.privacy.compact_judge import CompactCertificate, certify_compact
@@ -21,33 +22,17 @@ if TYPE_CHECKING:
 
     from dptally.observation_models.field_geometric import FieldGeometric
     from dptally.privacy import Guarantee
+    from dptally.universes import Universe
 
 __all__ = [
     "BeyondCapacity",
     "CompactRelease",
     "Count",
-    "KeyUniverse",
     "certify_law",
     "changes_per_unit",
-    "key_numbers",
 ]
 
 BeyondCapacity = Literal["subsample", "refuse"]
-
-
-class KeyUniverse(Protocol):
-    """All keys there can be, numbered from 0."""
-
-    @property
-    def name(self) -> str:
-        """What the universe is called in a release file."""
-
-    @property
-    def size(self) -> int:
-        """How many keys there are."""
-
-    def indices(self, keys: Sequence[object]) -> list[int | None]:
-        """The number of each key; None for what is not a key of this universe."""
 
 
 class Count(NamedTuple):
@@ -80,7 +65,7 @@ class CompactRelease:
         self,
         coefficients: Sequence[int],
         law: FieldGeometric,
-        universe: KeyUniverse,
+        universe: Universe,
         guarantee: Guarantee,
         beyond_capacity: BeyondCapacity,
     ) -> None:
@@ -89,8 +74,9 @@ class CompactRelease:
         self._polynomial = self._field.polynomial(self._coefficients)
         self.law = law
         self.universe = universe
-        self.guarantee = guarantee
         self.beyond_capacity: BeyondCapacity = beyond_capacity
+        most = self.capacity if beyond_capacity == "refuse" else None
+        self.guarantee = replace(guarantee, most_distinct_keys=most)
 
     def __repr__(self) -> str:
         return (
@@ -107,16 +93,6 @@ class CompactRelease:
     def capacity(self) -> int:
         """How many keys (or occurrences) the release has room for: the polynomial's largest degree."""
         return len(self._coefficients) - 1
-
-    @property
-    def condition(self) -> str:
-        """What the guarantee rests on besides the mechanism, as a sentence; empty if nothing."""
-        if self.beyond_capacity == "refuse":
-            return (
-                f"The guarantee compares data sets with at most {self.capacity} distinct keys; "
-                "that the data is one of them was declared to be public knowledge."
-            )
-        return ""
 
     # ---- questions ----
 
@@ -163,12 +139,18 @@ class CompactRelease:
         return self.law.error(chance)
 
     def _indices(self, keys: Sequence[object]) -> list[int]:
-        found = key_numbers(self.universe, keys)
-        inside = [index for index in found if index is not None]
-        if len(inside) < len(found):
-            row = found.index(None)
-            raise InvalidParameter(f"key {row + 1} of {len(found)} is not in the universe {self.universe.name!r}.")
-        return inside
+        try:
+            numbers, inside = self.universe.indices(keys)
+        except (InvalidSource, OverflowError, TypeError, ValueError):
+            # Keys of different types together: those that are no keys of the universe are found one by one.
+            found = [self.universe.index(key) for key in keys]
+            numbers, inside = [index or 0 for index in found], [index is not None for index in found]  # type: ignore[assignment]
+        outside = [place for place, known in enumerate(inside) if not known]
+        if outside:
+            raise InvalidParameter(
+                f"key {outside[0] + 1} of {len(keys)} is not in the universe {self.universe.name!r}."
+            )
+        return [int(number) for number in numbers]
 
     # ---- the guarantee ----
 
@@ -188,6 +170,15 @@ class CompactRelease:
         """
         return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
 
+    def describe(self) -> dict[str, Any]:
+        """What is promised and how it was checked, as plain data for JSON."""
+        from dptally.compact_release_file import metadata
+
+        found = {
+            name: str(part) if isinstance(part, Fraction) else part for name, part in vars(self.certificate).items()
+        }
+        return {**metadata(self), "certificate": found, "guarantee_text": str(self.guarantee)}
+
     # ---- the file ----
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -197,16 +188,11 @@ class CompactRelease:
         save(self, Path(path), overwrite=overwrite)
 
     @staticmethod
-    def load(path: str | Path, universe: KeyUniverse | None = None) -> CompactRelease:
+    def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
         """Read a release file; see `dptally.compact_release_file.load`."""
         from dptally.compact_release_file import load
 
         return load(path, universe)
-
-
-def key_numbers(universe: KeyUniverse, keys: Sequence[object]) -> list[int | None]:
-    """The number of each key, None outside the universe: the one place where a universe is asked."""
-    return universe.indices(keys)
 
 
 def changes_per_unit(max_keys_per_unit: int, beyond_capacity: BeyondCapacity) -> int:

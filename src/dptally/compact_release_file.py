@@ -16,7 +16,6 @@ The checksum finds damage, not malice: whoever can write the file can write anot
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import struct
 from fractions import Fraction
@@ -27,15 +26,16 @@ from dptally.compact_release import CompactRelease
 from dptally.errors import DptallyError, InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
 from dptally.privacy import Guarantee
+from dptally.universes import Universe, read_universe
 from dptally.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
-    from dptally.compact_release import BeyondCapacity, KeyUniverse
+    from dptally.compact_release import BeyondCapacity
 
-__all__ = ["FORMAT_VERSION", "load", "save"]
+__all__ = ["FORMAT_VERSION", "MAGIC", "load", "metadata", "save"]
 
 FORMAT_VERSION = 1
-_MAGIC = b"DPTALLYC"
+MAGIC = b"DPTALLYC"
 _START = struct.Struct("<8sII")
 _CHECKSUM = 32
 _LARGEST_ELEMENT_BITS = 1024
@@ -44,16 +44,16 @@ _LARGEST_ELEMENT_BITS = 1024
 def save(release: CompactRelease, path: Path, *, overwrite: bool) -> None:
     """Write the file under its name only when it is complete and on disk."""
     check_target(path, overwrite=overwrite)
-    header = json.dumps(_facts(release)).encode()
+    header = json.dumps(metadata(release)).encode()
     width = -(-release.law.exponent // 8)
     body = b"".join(coefficient.to_bytes(width, "little") for coefficient in release.coefficients)
-    content = _START.pack(_MAGIC, FORMAT_VERSION, len(header)) + header + body
+    content = _START.pack(MAGIC, FORMAT_VERSION, len(header)) + header + body
     with complete_or_absent(path, overwrite=overwrite) as file:
         file.write(content)
         file.write(hashlib.sha256(content).digest())
 
 
-def load(path: str | Path, universe: KeyUniverse | None = None) -> CompactRelease:
+def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
     """Read a release file.
 
     Args:
@@ -71,7 +71,7 @@ def load(path: str | Path, universe: KeyUniverse | None = None) -> CompactReleas
         content = place.read_bytes()
     except OSError:
         raise UnreadableRelease(f"{place} cannot be read.") from None
-    if content[: len(_MAGIC)] != _MAGIC:
+    if content[: len(MAGIC)] != MAGIC:
         raise UnreadableRelease(f"{place} is not a compact dptally release.")
     if len(content) < _START.size + _CHECKSUM:
         raise UnreadableRelease(f"{place} is damaged: it ends too early.")
@@ -105,7 +105,8 @@ def load(path: str | Path, universe: KeyUniverse | None = None) -> CompactReleas
     return CompactRelease(coefficients, law, keys, guarantee, beyond_capacity)
 
 
-def _facts(release: CompactRelease) -> dict[str, Any]:
+def metadata(release: CompactRelease) -> dict[str, Any]:
+    """Everything about a release but its coefficients, as plain data."""
     law, guarantee = release.law, release.guarantee
     return {
         "universe": release.universe.name,
@@ -170,12 +171,11 @@ def _read_beyond(text: object) -> BeyondCapacity:
     raise ValueError("another rule")
 
 
-def _read_universe(name: str, place: Path) -> KeyUniverse:
+def _read_universe(name: str, place: Path) -> Universe:
     """The universe of that name, if it is one of the named ones."""
     try:
-        found: KeyUniverse = importlib.import_module("dptally.universes").read_universe(name)
-    except (ImportError, DptallyError):
+        return read_universe(name)
+    except InvalidParameter:
         raise UnreadableRelease(
-            f"{place} is about the universe {name[:60]!r}, which has to be given: load(path, universe)."
+            f"{place} is about the universe {name[:60]!r}, which has to be given: CompactRelease.load(path, universe)."
         ) from None
-    return found

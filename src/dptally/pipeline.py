@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
@@ -19,6 +19,8 @@ from dptally.randomness import BitSource, SystemBits
 from dptally.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
+    from dptally.compact_release import CompactRelease
+    from dptally.mechanisms.base import Counted, Drawn
     from dptally.sources import Rows
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.weighted_sample import SampledFrequencies
@@ -28,7 +30,20 @@ __all__ = ["Progress", "progress_reporter", "publish", "sanitize"]
 Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
 _MECHANISMS = ("weighted_sample", "stability", "gaussian")
+_PURE = ("dense", "sparse", "compact")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
+_Result = TypeVar("_Result", covariant=True)
+
+
+class _Drawing(Protocol[_Result]):
+    """A mechanism, whatever kind of release it draws."""
+
+    @property
+    def law(self) -> Any:
+        """What it draws from."""
+
+    def draw(self, frequencies: Counted, bits: BitSource) -> _Result:
+        """Draw once."""
 
 
 def publish(
@@ -38,8 +53,12 @@ def publish(
     unit: str | None = None,
     max_keys_per_unit: int = 1,
     epsilon: float | str | Fraction,
-    delta: float | str | Fraction,
+    delta: float | str | Fraction | None = None,
     mechanism: str = "weighted_sample",
+    universe: Any = None,
+    capacity: int | None = None,
+    bound: int | None = None,
+    strict_time: bool = False,
     sampling: Scheme | None = None,
     values: bool = True,
     ledger: None = None,
@@ -49,7 +68,7 @@ def publish(
     memory_limit: str | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
-) -> Release:
+) -> Release | CompactRelease:
     """Publish a table of private keys and counts.
 
     Everything that can be refused is refused before data is read: parameters first, then the table's certificate, then
@@ -62,8 +81,20 @@ def publish(
         unit: whose privacy: a column, or None when every row is a unit of its own.
         max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
-        delta: the probability with which the guarantee may fail; well below one over the number of units.
-        mechanism: "weighted_sample".
+        delta: the probability with which the guarantee may fail; well below one over the number of units. Left out for
+            mechanisms that keep delta = 0.
+        mechanism: "weighted_sample", "stability" or "gaussian", which report keys of the data; or, with delta = 0 and a
+            universe, "dense" (a value for each of a list of keys), "sparse" (the heaviest keys of a universe too large
+            to list) or "compact" (a `CompactRelease` that answers any key of such a universe).
+        universe: all keys there may be, fixed without looking at the data. For "sparse" and "compact" a name such as
+            "ipv4" or an object of `dptally.universes`; for "dense" also the keys themselves, as a list, a table or a
+            file. Rows with other keys are left out in silence.
+        capacity: public: how many keys a sparse release holds at most, or how many distinct keys the data is declared
+            to have at most for a compact one; data with more is refused, and the guarantee compares data sets with no
+            more. 10,000 if left out (100 in strict time).
+        bound: public: the largest count of these mechanisms, to which larger ones are cut.
+        strict_time: for "sparse", draw from a number of random bits that does not depend on the data; at most 300 keys,
+            and slow. "dense" always does.
         sampling: a sampling scheme such as `dptally.Ppswor(rate)`, its rate fixed without looking at the data;
             `dptally.Ppswor(size=1000)` to have the rate set from a private estimate of the total, for which a
             twentieth of epsilon is spent; or None.
@@ -79,7 +110,7 @@ def publish(
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
 
     Returns:
-        Release: what may be shown to anyone.
+        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact".
 
     Raises:
         InvalidParameter: a request that cannot be met.
@@ -92,6 +123,13 @@ def publish(
     """
     bits = SystemBits() if randomness is None else randomness
     wanted = _checked_sampling(sampling, unit)
+    if mechanism in _PURE:
+        keys = _checked_units(unit, max_keys_per_unit, ledger)
+        asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
+        pure = _pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
+        rows = _open(source, key, unit, count, nulls, format)
+        return _released(_draw(pure, rows, keys, memory_limit, bits, progress))
+    _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 
@@ -107,7 +145,7 @@ def publish(
 
         total = draw_total(count_occurrences(rows, memory_limit=memory_limit), spent, bits)
         chosen = mechanism_for(wanted.of_total(total))
-    return _draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress)
+    return _release(_draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress))
 
 
 def sanitize(
@@ -165,7 +203,7 @@ def sanitize(
     if rows.count is None:
         raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
     bits = SystemBits() if randomness is None else randomness
-    release = _draw(chosen, rows, 1, None, bits, progress, sampled_by=drawn_by)
+    release = _release(_draw(chosen, rows, 1, None, bits, progress, sampled_by=drawn_by))
     release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
     return release
 
@@ -200,25 +238,34 @@ def _open(
 
 
 def _draw(
-    mechanism: IndependentKeys,
+    mechanism: _Drawing[_Result],
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
     bits: BitSource,
     progress: bool | Progress | None,
     sampled_by: Scheme | None = None,
-) -> Release:
-    """Count, draw, release."""
+) -> _Result:
+    """Count and draw."""
     with (
         progress_reporter(progress) as report,
         _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by) as frequencies,
     ):
-        drawn = mechanism.draw(frequencies, bits)
+        return mechanism.draw(frequencies, bits)
+
+
+def _release(drawn: Drawn) -> Release:
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
 
 
+def _released(drawn: Drawn | CompactRelease) -> Release | CompactRelease:
+    from dptally.mechanisms.base import Drawn
+
+    return _release(drawn) if isinstance(drawn, Drawn) else drawn
+
+
 def _count(
-    mechanism: IndependentKeys,
+    mechanism: _Drawing[Any],
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
@@ -262,12 +309,12 @@ def _mechanism(
 ) -> IndependentKeys:
     """Check the request and certify its table, before any data is read."""
     if name not in _MECHANISMS:
-        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, _MECHANISMS))}, got {name!r}.")
-    if ledger is not None:
-        raise InvalidParameter("ledger must be None: ledgers are not available in this version.")
-    keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
-    if unit is None and keys > 1:
-        raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
+        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, _MECHANISMS + _PURE))}, got {name!r}.")
+    keys = _checked_units(unit, max_keys_per_unit, ledger)
+    if delta is None:
+        raise InvalidParameter(
+            f"delta is missing: mechanism {name!r} needs one, well below one over the number of units, such as 1e-6."
+        )
     exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
     if name == "weighted_sample":
         return PrivateWeightedSampling(
@@ -285,6 +332,44 @@ def _mechanism(
 
     made = {"stability": StabilityHistogram, "gaussian": GaussianSparseHistogram}[name]
     return made(exact_epsilon, exact_delta, max_keys_per_unit=keys, values=values)
+
+
+def _checked_units(unit: str | None, max_keys_per_unit: int, ledger: object) -> int:
+    """Refuse what is wrong about units whatever the mechanism, and return the bound on their keys."""
+    if ledger is not None:
+        raise InvalidParameter("ledger must be None: ledgers are not available in this version.")
+    keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
+    if unit is None and keys > 1:
+        raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
+    return keys
+
+
+def _pure_mechanism(
+    name: str,
+    epsilon: object,
+    delta: object,
+    max_keys_per_unit: int,
+    key: str | Sequence[str] | None,
+    nulls: Literal["drop", "keep"],
+    sampling: Scheme | None,
+    values: bool,
+    asked: dict[str, Any],
+) -> _Drawing[Drawn | CompactRelease]:
+    """Check a request with delta = 0 and certify its law, before any data is read."""
+    from dptally import pure_requests
+
+    pure_requests.check_pure(name, delta, values=values, sampling=sampling)
+    if name == "dense":
+        return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **asked)
+    make = pure_requests.make_sparse if name == "sparse" else pure_requests.make_compact
+    return make(epsilon, max_keys_per_unit=max_keys_per_unit, **asked)
+
+
+def _refuse_pure_options(mechanism: str, **options: object) -> None:
+    """Refuse what only mechanisms over a universe take."""
+    for name, given in options.items():
+        if mechanism in _MECHANISMS and given is not None and given is not False:
+            raise InvalidParameter(f"{name} is for the mechanisms 'dense', 'sparse' and 'compact', got {mechanism!r}.")
 
 
 @contextlib.contextmanager

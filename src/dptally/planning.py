@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.observation_models import WeightedSample
 from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+
+if TYPE_CHECKING:
+    from dptally.universe_planning import AskedFor, UniversePlan
 
 __all__ = ["Plan", "PlanLine", "plan"]
 
@@ -84,23 +88,50 @@ class Plan:
 def plan(
     *,
     epsilon: float | str | Fraction,
-    delta: float | str | Fraction,
+    delta: float | str | Fraction | None = None,
     sampling: Scheme | None = None,
     max_keys_per_unit: int = 1,
     values: bool = True,
-) -> Plan:
+    universe: Any = None,
+    capacity: int | None = None,
+    asked_for: AskedFor | None = None,
+) -> Plan | UniversePlan:
     """Say at which frequencies keys are reported, how good estimates are, and what more keys per unit cost.
 
     Args:
         epsilon: as in `publish`.
-        delta: as in `publish`.
+        delta: as in `publish`; with a universe it may be left out or 0, and is what the stability histogram may spend.
         sampling: as in `publish`.
         max_keys_per_unit: as in `publish`.
         values: as in `publish`.
+        universe: a universe or its name: compare the mechanisms over it, see `dptally.universe_planning`.
+        capacity: as in `publish`, with a universe.
+        asked_for: with a universe, "frequent" (which keys are) or "any" (key that somebody asks for).
 
+    Returns:
+        Plan: or a `UniversePlan` with a universe.
+
+    >>> plan(epsilon=1, universe="ipv4", capacity=1000).recommended
+    'sparse'
     >>> plan(epsilon=1, delta="1e-6").asked.always
     28
     """
+    if universe is not None:
+        from dptally.universe_planning import plan_over_universe
+
+        pure = delta is None or as_fraction("delta", delta) == 0
+        return plan_over_universe(
+            epsilon,
+            Fraction(0) if pure else as_delta(delta),
+            universe=universe,
+            capacity=capacity,
+            max_keys_per_unit=max_keys_per_unit,
+            asked_for=asked_for,
+        )
+    if delta is None:
+        raise InvalidParameter("delta is missing; a plan for delta = 0 needs a universe, such as 'ipv4'.")
+    if capacity is not None or asked_for is not None:
+        raise InvalidParameter("capacity and asked_for are for plans with a universe.")
     exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
     asked = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     sizes = sorted({asked, *_UNIT_SIZES})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dptally.errors import InvalidParameter, MissingDependency
 from dptally.labels import key_label
 from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.whole_files import complete_or_absent
 
 if TYPE_CHECKING:
@@ -223,7 +224,8 @@ def _chance_panel(law: ReleasedLaw, height: int) -> Any:
         at_the_end = law.scheme is not None and 10 * frequency > 7 * end
         beside = {"align": "center", "dy": 16} if below or at_the_end else inside
         layers.append(mark.mark_text(color=_INK, fontSize=11.5, text=text, **beside))
-    heading = _heading("Chance that a key is released", "exact, from the law this release was drawn from", offset=10)
+    known = "at least, by" if isinstance(law, HeaviestNoise) else "exact, from"
+    heading = _heading("Chance that a key is released", f"{known} the law this release was drawn from", offset=10)
     return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
 from dptally.estimates.subset_sums import Sum, estimate_sum
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy.certifier import certify_copies
@@ -293,6 +294,8 @@ class Release:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
         if len(self) and self.law.values is False and int(self._values.max()) > 1:
             raise PrivacyViolation("the release holds values although it states that none were drawn.")
+        if isinstance(law, HeaviestNoise) and (len(self) > law.keep or (self._values > law.bound).any()):
+            raise PrivacyViolation("the release holds more keys, or larger values, than its law allows.")
         return found
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:

@@ -24,6 +24,8 @@ from dptally.whole_files import check_target, complete_or_absent
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dptally.compact_release import CompactRelease
+
 __all__ = ["FORMAT_VERSION", "load", "metadata", "save"]
 
 FORMAT_VERSION = 1
@@ -79,8 +81,11 @@ def save(release: Release, path: Path, *, overwrite: bool) -> None:
         pq.write_table(table, file, compression="zstd")
 
 
-def load(path: str | Path) -> Release:
+def load(path: str | Path) -> Release | CompactRelease:
     """Read a release file.
+
+    Returns:
+        Release: or a `CompactRelease`, if the file is one.
 
     Raises:
         UnreadableRelease: if the file is missing, damaged, not a release, or of a newer version.
@@ -91,11 +96,25 @@ def load(path: str | Path) -> Release:
     place = Path(path)
     if not place.is_file():
         raise UnreadableRelease(f"{place} is not a file.")
+    if _starts_like_a_compact_release(place):
+        from dptally import compact_release_file
+
+        return compact_release_file.load(place)
     try:
         table = pq.read_table(place, partitioning=None)
     except (pa.ArrowException, OSError, ValueError):
         raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
     return _parse(table, place)
+
+
+def _starts_like_a_compact_release(place: Path) -> bool:
+    from dptally.compact_release_file import MAGIC
+
+    try:
+        with place.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        raise UnreadableRelease(f"{place} cannot be read.") from None
 
 
 def _parse(table: pa.Table, place: Path) -> Release:

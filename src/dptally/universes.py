@@ -2,8 +2,9 @@
 
 A pure mechanism must be able to report any key that anybody might have, so the set of all keys has to be stated without
 looking at the data. A universe is such a set with a bijection to 0 .. size - 1 in the order of the set. Every key has
-one written form: "01.2.3.4" is no address of `ipv4`, though people may mean one by it. Whatever is not a key, missing
-values too, is outside; rows outside are left out of a release silently, since a refusal would tell that they exist.
+one written form: "01.2.3.4" is no address of `ipv4`, though people may mean one by it. Numbers and dates may also come
+as text, as they do in CSV files: "7", not "07", and "2024-01-31". Whatever is not a key, missing values too, is
+outside; rows outside are left out of a release silently, since a refusal would tell that they exist.
 
 Ready-made, by name (`read_universe`):
 
@@ -23,6 +24,7 @@ Ready-made, by name (`read_universe`):
 
 from __future__ import annotations
 
+import datetime
 import re
 import socket
 import string
@@ -128,9 +130,13 @@ def _as_text(keys: pa.Array | Sequence[Any], name: str) -> pa.Array:
     array = _as_array(keys)
     if pa.types.is_null(array.type):
         return array.cast(pa.string())
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
+    if not _is_text(array.type):
         raise InvalidSource(f"keys of the universe {name!r} are text, but the key column holds {array.type}.")
     return array.cast(pa.large_string()) if _is_view(array.type) else array
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind))
 
 
 def _is_view(kind: pa.DataType) -> bool:
@@ -174,6 +180,8 @@ class IntegerRange(_Numbered):
         """Return the number of each key, and which keys are inside; see `Universe`."""
         array = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else _python_integers(keys, self.name)
         array = _as_array(array)
+        if _is_text(array.type):
+            return _one_by_one(array, self.size, self._number)
         if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
             raise InvalidSource(
                 f"keys of the universe {self.name!r} are whole numbers, but the key column holds {array.type}."
@@ -191,6 +199,12 @@ class IntegerRange(_Numbered):
         # Numbers wrap around 2^64 and back: the difference is right wherever the key is inside.
         return wide.astype(np.uint64) - np.uint64(low % _WORD), inside
 
+    def _number(self, text: str) -> int | None:
+        if not re.fullmatch("0|-?[1-9][0-9]{0,19}", text, re.ASCII):
+            return None
+        number = int(text) - self._low
+        return number if 0 <= number < self.size else None
+
     def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
         """Return the keys of these numbers, as an array of `type`."""
         moved = whole_numbers(indices, self.size) + np.uint64(self._low % _WORD)
@@ -200,6 +214,8 @@ class IntegerRange(_Numbered):
 def _python_integers(keys: Iterable[Any], name: str) -> pa.Array:
     """Python's whole numbers; those that fit no 64 bits are outside whatever the range."""
     listed = list(keys)
+    if listed and all(isinstance(key, str) for key in listed):
+        return pa.array(listed, type=pa.string())
     if any(isinstance(key, bool) or not isinstance(key, int | np.integer | None) for key in listed):
         raise InvalidSource(f"keys of the universe {name!r} are whole numbers, but other types were given.")
     whole = [None if key is None or not -(1 << 63) <= int(key) < _WORD else int(key) for key in listed]
@@ -326,6 +342,8 @@ class Dates(_Numbered):
     def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the number of each key, and which keys are inside; see `Universe`."""
         array = _as_array(keys)
+        if _is_text(array.type):
+            return _one_by_one(array, self.size, self._number)
         if pa.types.is_null(array.type):
             array = array.cast(pa.date32())
         if not pa.types.is_date32(array.type):
@@ -334,6 +352,15 @@ class Dates(_Numbered):
         valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
         inside = valid & (days >= 0) & (days < self.size)
         return np.where(inside, days, 0).astype(np.uint64), inside
+
+    @staticmethod
+    def _number(text: str) -> int | None:
+        if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+            return None
+        try:
+            return datetime.date.fromisoformat(text).toordinal() - 1
+        except ValueError:
+            return None
 
     def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
         """Return the keys of these numbers, as an array of `type`."""

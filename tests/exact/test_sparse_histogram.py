@@ -8,17 +8,20 @@ from functools import partial
 from itertools import accumulate, pairwise
 from math import comb
 
+import numpy as np
 import pytest
 
+from dptally.estimates.frequencies import bound_heaviest
 from dptally.exact import exp_bounds
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import (
     StrictSparseHistogram,
     approximate_binomial,
     approximate_power,
-    noise_tails,
 )
 from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.observation_models.fixed_bits_noise import FixedBitsNoise
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import (
     Histogram,
@@ -39,8 +42,10 @@ def simple_row(ratio: Fraction, bound: int, count: int) -> dict[int, Fraction]:
 
 def strict_row(mechanism: StrictSparseHistogram, count: int) -> dict[int, Fraction]:
     """clamp(count + Z) for the noise of the strict mechanism, from its table."""
-    whole, reach = 1 << mechanism.length, mechanism.bound
-    cumulative = [0, *mechanism._cumulative, whole]
+    table, reach = mechanism.law.noise, mechanism.bound
+    assert isinstance(table, FixedBitsNoise)
+    whole = 1 << table.length
+    cumulative = [0, *table._cumulative, whole]
     law = dict.fromkeys(range(reach + 1), Fraction(0))
     for noise in range(-reach, reach + 1):
         mass = cumulative[noise + reach + 1] - cumulative[noise + reach]
@@ -100,14 +105,16 @@ def test_whole_releases_of_neighbours_differ_by_at_most_e_to_the_epsilon(
 ) -> None:
     """For every release the probabilities differ by at most 1 / r <= e^epsilon when one unit is removed."""
     mechanism = SparseHistogram("1/2", universe=IntegerRange(0, 3), keep=keep, bound=2)
-    ratio = largest_ratio(dense_law(4, counts, keep, mechanism.law.row), dense_law(4, fewer, keep, mechanism.law.row))
-    assert ratio is not None and ratio <= 1 / mechanism.law.ratio <= exp_bounds(Fraction(1, 2), 256)[0]
+    ratio = largest_ratio(
+        dense_law(4, counts, keep, mechanism.law.noise.row), dense_law(4, fewer, keep, mechanism.law.noise.row)
+    )
+    assert ratio is not None and ratio <= 1 / mechanism.law.noise.ratio <= exp_bounds(Fraction(1, 2), 256)[0]
 
 
 def test_a_unit_with_two_keys_is_protected_by_half_of_epsilon_each() -> None:
     """Removing a unit that has two keys changes no release by more than e^epsilon, and epsilon is used up."""
     mechanism = SparseHistogram("1", universe=IntegerRange(0, 2), keep=2, bound=2, max_keys_per_unit=2)
-    row = mechanism.law.row
+    row = mechanism.law.noise.row
     ratio = largest_ratio(dense_law(3, {0: 1, 1: 1}, 2, row), dense_law(3, {}, 2, row))
     assert ratio is not None and exp_bounds(Fraction(99, 100), 64)[0] < ratio <= exp_bounds(Fraction(1), 256)[0]
 
@@ -190,9 +197,9 @@ def test_the_noise_of_fixed_bits_is_private(epsilon: str, bound: int) -> None:
 
 def test_tails_of_the_noise_of_fixed_bits_add_up() -> None:
     """P[Z >= 0] and P[Z < 0] make the whole, and the tail decreases."""
-    length, tails = noise_tails(Fraction(1), 20)
-    assert tails[0] + tails[1] == 1 << length
-    assert all(here > there > 0 for here, there in pairwise(tails))
+    table = FixedBitsNoise(Fraction(1), 20)
+    assert table.tails[0] + table.tails[1] == sum(table.masses) == 1 << table.length
+    assert all(here > there > 0 for here, there in pairwise(table.tails))
 
 
 # ---- errors ----
@@ -201,26 +208,30 @@ def test_tails_of_the_noise_of_fixed_bits_add_up() -> None:
 def test_the_significant_value_is_the_smallest() -> None:
     """One below it, the chance that some empty key reaches it is above beta; compared with the exact power."""
     mechanism = SparseHistogram("1", universe=IntegerRange(0, 9), keep=3)
-    value = mechanism.significant_value("0.05")
-    assert 1 - (1 - mechanism.law.tail(value)) ** 10 <= Fraction(1, 20) < 1 - (1 - mechanism.law.tail(value - 1)) ** 10
+    value = mechanism.law.significant_value("0.05")
+    assert (
+        1 - (1 - mechanism.law.noise.tail(value)) ** 10
+        <= Fraction(1, 20)
+        < 1 - (1 - mechanism.law.noise.tail(value - 1)) ** 10
+    )
 
 
 def test_the_chance_of_being_left_out_bounds_the_exact_one() -> None:
     """For every frequency the stated bound is at least the exact probability, summed over whole releases."""
     mechanism = SparseHistogram("2", universe=IntegerRange(0, 3), keep=2, bound=4)
     for count in range(5):
-        law = dense_law(4, {1: count, 2: 1}, 2, mechanism.law.row)
+        law = dense_law(4, {1: count, 2: 1}, 2, mechanism.law.noise.row)
         missing = sum(chance for release, chance in law.items() if all(key != 1 for key, _ in release))
-        assert missing <= mechanism.missing_probability(count)
+        assert missing <= mechanism.law.missing_probability(count)
 
 
 @pytest.mark.parametrize("beta", ["0.1", "0.3"])
 def test_the_simultaneous_error_holds_for_whole_releases(beta: str) -> None:
     """Some key is off by more with probability at most beta, for all data tried."""
     mechanism = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6)
-    allowed = mechanism.simultaneous_error(beta)
+    allowed = mechanism.law.simultaneous_error(beta)
     for counts in ({}, {0: 1}, {0: 2, 3: 1}, {1: 3, 2: 6}):
-        law = dense_law(4, counts, 2, mechanism.law.row)
+        law = dense_law(4, counts, 2, mechanism.law.noise.row)
         wrong = sum(
             chance
             for release, chance in law.items()
@@ -233,10 +244,56 @@ def test_the_simultaneous_error_holds_for_whole_releases(beta: str) -> None:
 def test_the_error_of_one_key_holds_for_whole_releases(beta: str) -> None:
     """A key of frequency c is off by more than `key_error` with probability at most beta, where it has a bound."""
     mechanism = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=8)
-    stated = {count: mechanism.key_error(beta, count) for count in range(9)}
+    stated = {count: mechanism.law.key_error(beta, count) for count in range(9)}
     assert stated[0] is None and stated[8] is not None
     for count, allowed in stated.items():
         if allowed is not None:
-            law = dense_law(4, {2: count}, 2, mechanism.law.row)
+            law = dense_law(4, {2: count}, 2, mechanism.law.noise.row)
             wrong = sum(chance for h, chance in law.items() if abs(dict(h).get(2, 0) - count) > allowed)
             assert wrong <= Fraction(beta)
+
+
+@pytest.mark.parametrize("bound", [1, 2, 5])
+@pytest.mark.parametrize("mixing", [None, 20])
+def test_the_judge_finds_the_largest_ratio_of_all_rows(bound: int, mixing: int | None) -> None:
+    """The certificate's ratio is the largest of all neighbouring rows and values, from rows written out."""
+    if mixing is None:
+        law = HeaviestNoise("1/2", size=9, keep=2, bound=bound)
+        rows = [simple_row(law.noise.ratio, bound, count) for count in range(bound + 1)]  # type: ignore[union-attr]
+    else:
+        mechanism = StrictSparseHistogram("1/2", universe=IntegerRange(0, 8), keep=2, bound=bound, mixing=mixing)
+        law, rows = mechanism.law, [strict_row(mechanism, count) for count in range(bound + 1)]
+    ratios = [row[v] / other[v] for row, other in pairwise(rows) for v in row]
+    assert law.certify().worst_ratio == max(max(ratio, 1 / ratio) for ratio in ratios)
+
+
+def test_bounds_of_single_keys_hold_for_whole_releases() -> None:
+    """A key of any frequency has bounds that miss it with probability at most beta, whether somebody has it or not."""
+    mechanism, beta = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6), Fraction(1, 5)
+    values = np.arange(7)
+    found = bound_heaviest(mechanism.law, values, beta, keys=1)
+    assert found.upper is not None
+    for count in range(7):
+        law = dense_law(4, {2: count, 0: 3}, 2, mechanism.law.noise.row)  # type: ignore[union-attr]
+        missed = sum(
+            chance
+            for release, chance in law.items()
+            for key, value in release
+            if key == 2 and not found.lower[value] <= count <= found.upper[value]
+        )
+        assert missed <= beta
+
+
+def test_bounds_of_all_keys_hold_together() -> None:
+    """With as many keys as are kept, no released key is outside its bounds, but for beta."""
+    mechanism, beta = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6), Fraction(1, 5)
+    found = bound_heaviest(mechanism.law, np.arange(7), beta, keys=2)
+    assert found.upper is not None
+    for counts in ({}, {0: 1}, {0: 2, 3: 1}, {1: 3, 2: 6}):
+        law = dense_law(4, counts, 2, mechanism.law.noise.row)  # type: ignore[union-attr]
+        missed = sum(
+            chance
+            for release, chance in law.items()
+            if any(not found.lower[value] <= counts.get(key, 0) <= found.upper[value] for key, value in release)
+        )
+        assert missed <= beta

@@ -16,6 +16,7 @@ PACKAGE = Path(dptally.__file__).parent
 PUBLIC_NAMES = [
     "Certificate",
     "CombinedReleases",
+    "CompactRelease",
     "DptallyError",
     "Guarantee",
     "InvalidParameter",
@@ -43,14 +44,23 @@ PUBLIC_SIDE = [
     "combined_releases.py",
     "release.py",
     "release_file.py",
+    "compact_release.py",
+    "compact_release_file.py",
+    "universes.py",
     "plots.py",
     "labels.py",
     "whole_files.py",
     "estimates",
     "observation_models",
 ]
-PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline"}
-STANDING_ALONE = {"privacy/certifier.py": {"dptally.errors"}}
+PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline", "pure_requests"}
+STANDING_ALONE = {
+    "privacy/certifier.py": {"dptally.errors"},
+    "privacy/pure_judge.py": {"dptally.errors", "dptally.privacy.certifier"},
+    "privacy/compact_judge.py": {"dptally.errors"},
+    "privacy/gaussian_judge.py": {"dptally.errors", "dptally.privacy.certifier"},
+    "privacy/sketch_judge.py": {"dptally.errors", "dptally.privacy.certifier"},
+}
 
 
 def imported(file: Path) -> set[str]:

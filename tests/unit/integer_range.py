@@ -1,17 +1,20 @@
-"""A universe of whole numbers, for tests."""
+"""A universe of whole numbers that may exceed 64 bits, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pyarrow as pa
+
+from dptally.universes import Bijection
 
 
-class IntegerRange:
+class IntegerRange(Bijection):
     """The numbers from 0 to size - 1."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self.name = f"range:{size}"
-
-    def indices(self, keys: Sequence[object]) -> list[int | None]:
-        """The number itself, None for everything else."""
-        return [key if isinstance(key, int) and 0 <= key < self.size else None for key in keys]
+        super().__init__(
+            size,
+            index=lambda key: key if isinstance(key, int) else None,
+            key=lambda index: index,
+            name=f"range:{size}",
+            type=pa.uint64(),
+        )

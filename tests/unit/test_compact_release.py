@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,8 +106,10 @@ def test_nothing_private_is_shown(release: CompactRelease) -> None:
 
 def test_the_condition_is_said(release: CompactRelease) -> None:
     """A declared capacity is part of what the guarantee rests on; a subsample needs nothing."""
-    assert "at most 5 distinct keys" in release.condition and "public knowledge" in release.condition
-    assert mechanism(beyond_capacity="subsample").build({}, SeededBits(1)).condition == ""
+    assert release.guarantee.most_distinct_keys == 5
+    private = mechanism().build({}, SystemBits()).guarantee
+    assert "at most 5 distinct keys" in str(private) and "public knowledge" in str(private)
+    assert mechanism(beyond_capacity="subsample").build({}, SeededBits(1)).guarantee.most_distinct_keys is None
 
 
 def test_the_certificate_reads_as_a_sentence(release: CompactRelease) -> None:
@@ -148,8 +151,8 @@ def test_writings_of_one_key_add_up() -> None:
     """Different keys with the same number are one key."""
 
     class Parities(IntegerRange):
-        def indices(self, keys: object) -> list[int | None]:
-            return [key % 2 for key in keys]  # type: ignore[attr-defined]
+        def indices(self, keys: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+            return np.array([key % 2 for key in keys.to_pylist()]), np.ones(len(keys), dtype=bool)
 
     parities = mechanism(universe=Parities(2**64))
     found = parities.draw(Frequencies({1: 4, 2: 5, 3: 6}), SeededBits(1))
@@ -220,7 +223,7 @@ def test_a_file_holds_everything(release: CompactRelease, saved: Path) -> None:
     assert found.coefficients == release.coefficients
     assert found.guarantee == release.guarantee
     assert (found.law.ratio, found.law.tails) == (release.law.ratio, release.law.tails)
-    assert (found.capacity, found.condition) == (release.capacity, release.condition)
+    assert (found.capacity, found.beyond_capacity) == (release.capacity, release.beyond_capacity)
     assert found.verify() == release.certificate
     assert found.count(7) == release.count(7)
     assert saved.stat().st_size < 1024

@@ -83,7 +83,7 @@ def test_bad_epsilon(epsilon: object, message: str) -> None:
         (1, "delta must be at least 0 and below 1, got 1"),
         ("1.5", "delta must be at least 0 and below 1"),
         (float("nan"), "delta must be a finite number"),
-        (0, 'Pure mechanisms .* are "sparse" and "compact"'),
+        (0, "Mechanisms with delta = 0 are 'dense', 'sparse' and 'compact'"),
         (0.0, "with delta = 0 no private key can ever be reported"),
         ("1e-30", "delta must be at least 2\\^-64"),
     ],

@@ -32,7 +32,7 @@ class Untouchable:
         ({"max_keys_per_unit": 0, "unit": "u"}, "max_keys_per_unit must be at least 1, got 0"),
         ({"max_keys_per_unit": 2.5, "unit": "u"}, "max_keys_per_unit must be a whole number"),
         ({"max_keys_per_unit": 3}, "max_keys_per_unit needs a unit"),
-        ({"mechanism": "laplace"}, "mechanism must be 'weighted_sample' in this version, got 'laplace'"),
+        ({"mechanism": "laplace"}, "mechanism must be one of 'weighted_sample', 'stability', .* got 'laplace'"),
         ({"sampling": object()}, "sampling must be a scheme such as dptally.Ppswor"),
         ({"ledger": object()}, "ledger must be None"),
     ],

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from dptally import InvalidParameter, PrivacyViolation
 from dptally.exact.powers import power_bounds
-from dptally.mechanisms.sparse_histogram import SparseHistogram, least_possible_error, printed_errors
+from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram
 from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.observation_models.heaviest_noise import HeaviestNoise, least_possible_error, printed_errors
 from dptally.randomness import SeededBits
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integer, whole_numbers
@@ -196,7 +197,7 @@ def test_heavy_keys_are_released_in_order(name: str) -> None:
 def test_cutting_at_the_significant_value_leaves_real_keys() -> None:
     """In 200 releases with beta = 1e-9 no key that nobody has reaches the value."""
     mechanism = SparseHistogram("1", universe=read_universe("uint64"), keep=50)
-    cut, bits = mechanism.significant_value("1e-9"), SeededBits(3)
+    cut, bits = mechanism.law.significant_value("1e-9"), SeededBits(3)
     for _ in range(200):
         keys, values = mechanism.draw_bins(whole_numbers([7], 1 << 64), np.array([1000]), bits)
         assert keys[values >= cut].tolist() == [7]
@@ -258,9 +259,9 @@ def test_errors_are_far_below_the_printed_ones() -> None:
     mechanism = SparseHistogram("1", universe=read_universe("uint64"), keep=1000)
     printed = printed_errors(1, 1 << 64, "0.05")
     assert (printed.key_error, printed.from_count, printed.simultaneous_error) == (20, 440, 434)
-    assert mechanism.significant_value("0.05") == 48 and mechanism.noise_error("0.05") == 3
-    assert mechanism.reported_from("0.05") < printed.from_count / 5
-    assert least_possible_error(1, 1 << 64, 1000, "0.05") < mechanism.simultaneous_error("0.05") < 60
+    assert mechanism.law.significant_value("0.05") == 48 and mechanism.law.noise_error("0.05") == 3
+    assert mechanism.law.reported_from("0.05") < printed.from_count / 5
+    assert least_possible_error(1, 1 << 64, 1000, "0.05") < mechanism.law.simultaneous_error("0.05") < 60
 
 
 # ---- refusals ----
@@ -305,17 +306,26 @@ def test_frequencies_the_mechanism_does_not_protect() -> None:
 def test_bad_beta(beta: int) -> None:
     """A probability of failure is above 0 and below 1."""
     with pytest.raises(InvalidParameter, match="beta must be above 0 and below 1, got"):
-        SparseHistogram("1", universe=read_universe("uint64"), keep=5).significant_value(beta)
+        SparseHistogram("1", universe=read_universe("uint64"), keep=5).law.significant_value(beta)
 
 
 def test_the_judges_refuse_noise_that_is_too_small() -> None:
     """Noise made for one epsilon does not pass for a smaller one."""
     with pytest.raises(PrivacyViolation, match="more than a factor e\\^epsilon per step"):
         ClampedGeometric("1").certify(Fraction(99, 100))
-    mechanism = StrictSparseHistogram("1", universe=read_universe("ipv4"), keep=2, bound=5)
-    mechanism.epsilon = Fraction(99, 100)
-    with pytest.raises(PrivacyViolation, match="more than a factor e\\^epsilon per step"):
-        mechanism.certify()
+    for mixing in (None, 20):
+        law = HeaviestNoise("1", size=1 << 32, keep=2, bound=5, mixing=mixing)
+        law.epsilon = Fraction(99, 100)
+        with pytest.raises(PrivacyViolation, match="the table exceeds its epsilon"):
+            law.certify()
+
+
+def test_the_judge_refuses_a_draw_that_is_too_far_from_its_law() -> None:
+    """In strict time a few bits less than needed are noticed."""
+    law = HeaviestNoise("1", size=1 << 32, keep=2, bound=5, mixing=20)
+    law.__dict__["label_bits"] = law.label_bits - 8
+    with pytest.raises(PrivacyViolation, match="not close enough to its law"):
+        law.certify()
 
 
 def test_repr_shows_parameters_only() -> None:

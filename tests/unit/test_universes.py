@@ -176,11 +176,27 @@ def test_bad_parts() -> None:
     ("name", "column", "message"),
     [
         ("ipv4", pa.array([1]), "keys of the universe 'ipv4' are text, but the key column holds int64"),
-        ("uint64", pa.array(["1"]), "keys of the universe 'uint64' are whole numbers, but the key column holds string"),
-        ("date", pa.array(["2024-01-01"]), "keys of the universe 'date' are dates, but the key column holds string"),
+        ("uint64", pa.array([1.0]), "keys of the universe 'uint64' are whole numbers, but the key column holds double"),
+        ("date", pa.array([1]), "keys of the universe 'date' are dates, but the key column holds int64"),
     ],
 )
 def test_columns_of_another_type(name: str, column: pa.Array, message: str) -> None:
     """The type of a column is public: that it cannot hold keys is said."""
     with pytest.raises(InvalidSource, match=message):
         read_universe(name).indices(column)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("uint64", ["0", "7", "07", "-1", "+7", "18446744073709551615", "18446744073709551616", "\u0667", "", None]),
+        ("integers:-5..99", ["-5", "0", "-0", "99", "100", "-6"]),
+        ("date", ["0001-01-01", "2024-02-29", "2023-02-29", "2024-2-1", "9999-12-31", None]),
+    ],
+)
+def test_numbers_and_dates_as_text(name: str, texts: list[str | None]) -> None:
+    """Text is a key if it is how the key is written, and has the key's number; anything else is outside."""
+    universe = read_universe(name)
+    found, inside = universe.indices(pa.array(texts, type=pa.string()))
+    for text, number, known in zip(texts, found.tolist(), inside.tolist(), strict=True):
+        assert known == (text is not None and 0 <= number < universe.size and str(universe.key(number)) == text)

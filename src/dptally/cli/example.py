@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dptally.cli.parser import add_command
 from dptally.errors import MissingDependency
@@ -57,7 +57,7 @@ def _example(arguments: argparse.Namespace) -> None:
     for target in (data, output, *pictures):
         check_target(target, overwrite=overwrite)
     rows = example.write_words(data)
-    release = publish(str(data), **example.REQUEST)
+    release = cast("Release", publish(str(data), **example.REQUEST))  # no compact one was asked for
     release.save(output, overwrite=overwrite)
     missing = _draw(release, pictures)
     command = _command(data, output)

@@ -80,10 +80,19 @@ def add_release(parser: Parser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="a file written by dptally publish -o")
 
 
-def add_privacy(parser: Parser, *, keys_only: bool = True) -> None:
-    """What is promised, and whether values are released. The numbers stay text, to be read exactly."""
+def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False) -> None:
+    """What is promised, and whether values are released. The numbers stay text, to be read exactly.
+
+    With `pure` delta may be left out: whether it is needed depends on the mechanism.
+    """
     parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
-    parser.add_argument("--delta", metavar="D", required=True, help="well below one over the number of units, as 1e-6")
+    delta = "well below one over the number of units, as 1e-6"
+    parser.add_argument(
+        "--delta",
+        metavar="D",
+        required=not pure,
+        help=f"{delta}; none for mechanisms with a universe" if pure else delta,
+    )
     if keys_only:
         parser.add_argument("--keys-only", action="store_true", help="release the keys without values")
 
@@ -99,12 +108,12 @@ def add_unit_bound(parser: Parser) -> None:
     )
 
 
-def add_release_options(parser: Parser) -> None:
+def add_release_options(parser: Parser, *, pure: bool = False) -> None:
     """What every command takes that reads private data and makes a release."""
     parser.add_argument(
         "--key", metavar="COLUMN", action="append", required=True, help="key column; repeat for several"
     )
-    add_privacy(parser)
+    add_privacy(parser, pure=pure)
     parser.add_argument(
         "--nulls", choices=("drop", "keep"), default="drop", help="rows with a null key (default: drop)"
     )

@@ -41,14 +41,14 @@ def add_commands(commands: Commands) -> None:
 def _plot(arguments: argparse.Namespace) -> None:
     from dptally import plots
     from dptally.cli.printing import print_json, say
-    from dptally.release_file import load
+    from dptally.cli.read import load_table
     from dptally.whole_files import check_target
 
     picture = Path(arguments.output)
     plots.check_format(picture)
     check_target(picture, overwrite=arguments.overwrite)
     confidence = "0.95" if arguments.confidence is None else arguments.confidence
-    plots.save(plots.release_chart(load(arguments.release), n=arguments.n, confidence=confidence), picture)
+    plots.save(plots.release_chart(load_table(arguments.release), n=arguments.n, confidence=confidence), picture)
     if arguments.json:
         print_json({"picture": str(picture)})
     else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
+    from dptally.compact_release import CompactRelease
     from dptally.release import Release
 
 __all__ = [
@@ -56,7 +57,7 @@ def _json_value(part: object) -> object:
     return isoformat() if callable(isoformat) else str(part)
 
 
-def describe(release: Release) -> dict[str, Any]:
+def describe(release: Release | CompactRelease) -> dict[str, Any]:
     """What a release says about itself, for JSON."""
     facts = release.describe()
     promise = release.guarantee
@@ -104,7 +105,7 @@ def print_table(shown: pl.DataFrame, *, keys: int) -> None:
         table.add_column(header, justify="left" if place < keys else "right", overflow="ellipsis", no_wrap=True)
     for row in shown.iter_rows():
         parts = [Text(key_label(part, longest=_LONGEST_KEY)) for part in row[:keys]]
-        table.add_row(*parts, *(Text(f"{number:,}") for number in row[keys:]))
+        table.add_row(*parts, *(Text("-" if number is None else f"{number:,}") for number in row[keys:]))
     _console().print(table)
 
 

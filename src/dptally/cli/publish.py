@@ -2,7 +2,8 @@
 
 JSON: `format_version`, `key`, `guarantee`, `law`, `certificate` as in the metadata of a release file (fractions as
 strings, `guarantee.epsilon_float` and `guarantee.delta_float` beside them), `keys_released`, `guarantee_text`, `output`
-(the path, or null), and without ``-o`` also `rows`.
+(the path, or null), and without ``-o`` also `rows`. For the mechanism ``compact``: `universe`, `universe_size`,
+`capacity`, `beyond_capacity`, `law`, `guarantee`, `certificate`, `guarantee_text`, `output`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of
+from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of, whole_number
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dptally.cli.parser import Commands
+    from dptally.compact_release import CompactRelease
     from dptally.randomness import BitSource
     from dptally.release import Release
 
@@ -39,7 +41,12 @@ def add_commands(commands: Commands) -> None:
         details=(
             "Count the keys of files and publish those that privacy allows, each with a value from the same draw.\n"
             "With -o the release is written as one Parquet file. Without it the released table is printed: readable\n"
-            "on a terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error."
+            "on a terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error.\n"
+            "\n"
+            "Mechanisms: weighted_sample, stability and gaussian report keys of the data and need --delta. Others\n"
+            "need --universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
+            "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
+            "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys."
         ),
         example=(
             "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
@@ -51,10 +58,19 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
     add_unit_bound(parser)
-    add_release_options(parser)
+    add_release_options(parser, pure=True)
     parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
     parser.add_argument("--mechanism", default="weighted_sample", help="default: weighted_sample")
+    parser.add_argument("--universe", metavar="NAME", help="all keys there may be: a name, or for dense a file of keys")
+    parser.add_argument(
+        "--capacity",
+        metavar="N",
+        type=whole_number,
+        help="keys a sparse release holds, or distinct keys of the data for compact (default: 10000; strict time: 100)",
+    )
+    parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
+    parser.add_argument("--strict-time", action="store_true", help="sparse from a fixed number of bits; slow")
     add_sampling(
         parser,
         help="ppswor:RATE or priority:RATE, with :POWER if it is not 1, or ppswor:size=KEYS (default: no sampling)",
@@ -63,8 +79,11 @@ def add_commands(commands: Commands) -> None:
 
 def _publish(arguments: argparse.Namespace) -> None:
     from dptally.pipeline import publish
+    from dptally.release import Release
 
     request = prepare(arguments)
+    if arguments.mechanism == "compact" and request.output is None:
+        raise InvalidParameter("mechanism 'compact' makes no table to print; say with -o which file to write.")
     release = publish(
         request.source,
         key=arguments.key,
@@ -73,6 +92,10 @@ def _publish(arguments: argparse.Namespace) -> None:
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         mechanism=arguments.mechanism,
+        universe=arguments.universe,
+        capacity=arguments.capacity,
+        bound=arguments.bound,
+        strict_time=arguments.strict_time,
         sampling=sampling_of(arguments),
         values=not arguments.keys_only,
         count=arguments.count,
@@ -82,7 +105,10 @@ def _publish(arguments: argparse.Namespace) -> None:
         randomness=request.randomness,
         progress=request.progress,
     )
-    deliver(arguments, request, release)
+    if isinstance(release, Release):
+        deliver(arguments, request, release)
+    else:
+        _deliver_compact(arguments, request, release)
 
 
 @dataclass(frozen=True)
@@ -128,6 +154,25 @@ def deliver(arguments: argparse.Namespace, request: Request, release: Release) -
         summarize(release, output, remark=output is None)
 
 
+def _deliver_compact(arguments: argparse.Namespace, request: Request, release: CompactRelease) -> None:
+    """Write a compact release, and say what it is."""
+    from dptally.cli.printing import describe, print_json, say
+
+    output = Path(request.output or "")
+    release.save(output, overwrite=arguments.overwrite)
+    if arguments.json:
+        print_json({**describe(release), "output": str(output)})
+    elif not arguments.quiet:
+        say(
+            f"Counts of all {release.universe.size:,} keys of {release.universe.name} written to {output}.",
+            style="bold",
+        )
+        say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
+        say(f"Certificate: {release.certificate}")
+        file = shlex.quote(str(output))
+        say(f"Next: `dptally count {file} KEY`, `dptally show {file}`.")
+
+
 def _checked_output(arguments: argparse.Namespace) -> Path:
     """Refuse an output that cannot or must not be written, before anything is read."""
     from dptally.whole_files import check_target
@@ -165,6 +210,13 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
 def _why_empty(release: Release) -> str:
     from fractions import Fraction
 
+    from dptally.observation_models.heaviest_noise import HeaviestNoise
+
+    if isinstance(release.law, HeaviestNoise):
+        return (
+            f"No key stood out: more than {release.law.keep:,} keys, or none, had the largest noisy counts. "
+            "A larger capacity, more data, coarser keys, fewer keys per unit, or a larger epsilon would release more."
+        )
     half, likely = (release.law.first_frequency(share) for share in (Fraction(1, 2), Fraction(95, 100)))
     if half is None or likely is None:
         chances = "Sampling takes no key often enough to be likely to appear."

@@ -1,10 +1,13 @@
-"""The commands that read a release: ``show``, ``top``, ``sum``, ``verify``. All of it is public.
+"""The commands that read a release: ``show``, ``top``, ``count``, ``sum``, ``verify``. All of it is public.
 
 JSON:
 
 - show: as ``publish --json`` without `output`, plus `rows` (the first n by key) and `distribution`, a list of objects
   `from`, `to` (estimated frequencies, both included), `keys`;
+  for a compact release as ``publish --json`` without `output`;
 - top: a list of rows, largest first;
+- count: a list of objects `key` (as given), `value`, `lower`, `upper`, in the order given; null where a table does not
+  have the key;
 - sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
   `where`;
 - verify: `verified` (true) and `certificate`; a release that fails has exit status 1 and nothing on standard output.
@@ -20,14 +23,17 @@ from dptally.cli.parser import add_command, add_confidence, add_release, whole_n
 if TYPE_CHECKING:
     import argparse
 
+    import polars as pl
+
     from dptally.cli.parser import Commands
+    from dptally.compact_release import CompactRelease
     from dptally.release import Release
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "load_table"]
 
 
 def add_commands(commands: Commands) -> None:
-    """Add ``show``, ``top``, ``sum`` and ``verify``."""
+    """Add ``show``, ``top``, ``count``, ``sum`` and ``verify``."""
     show = add_command(
         commands,
         "show",
@@ -51,6 +57,21 @@ def add_commands(commands: Commands) -> None:
     add_release(top)
     top.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys (default: 10)")
     add_confidence(top)
+
+    count = add_command(
+        commands,
+        "count",
+        _count,
+        summary="the counts of given keys",
+        details=(
+            "The value of each key with bounds. A compact release answers any key of its universe, a table those it\n"
+            "has. Bounds hold for keys that were chosen without looking at the release."
+        ),
+        example="dptally count release.compact 192.0.2.1 198.51.100.7",
+    )
+    add_release(count)
+    count.add_argument("keys", metavar="KEY", nargs="+", help="keys to ask for")
+    add_confidence(count)
 
     total = add_command(
         commands,
@@ -86,10 +107,16 @@ def add_commands(commands: Commands) -> None:
     add_release(verify)
 
 
-def _load(arguments: argparse.Namespace) -> Release:
+def load_table(path: str) -> Release:
+    """Read a release that has a table."""
+    from dptally.errors import InvalidParameter
+    from dptally.release import Release
     from dptally.release_file import load
 
-    return load(arguments.release)
+    found = load(path)
+    if not isinstance(found, Release):
+        raise InvalidParameter(f"{path} is a compact release, which lists no keys; ask for some with dptally count.")
+    return found
 
 
 def _confidence(arguments: argparse.Namespace) -> str:
@@ -99,10 +126,15 @@ def _confidence(arguments: argparse.Namespace) -> str:
 def _show(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import describe, json_rows, print_bars, print_frame, print_json, say
     from dptally.errors import InvalidParameter
+    from dptally.release import Release
+    from dptally.release_file import load
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
-    release = _load(arguments)
+    release = load(arguments.release)
+    if not isinstance(release, Release):
+        _show_compact(arguments, release)
+        return
     first = release.table(confidence=_confidence(arguments)).head(arguments.n)
     spread = _distribution(release)
     if arguments.json:
@@ -119,32 +151,78 @@ def _show(arguments: argparse.Namespace) -> None:
             say(f"... and {len(release) - len(first):,} more, by key.")
     if spread:
         say()
-        print_bars(
-            "Released keys by estimated frequency", [(f"{low:,} - {high:,}", keys) for low, high, keys in spread]
-        )
+        bars = [(f"{low:,} - {high:,}" if high else "0", keys) for low, high, keys in spread]
+        print_bars("Released keys by estimated frequency", bars)
+
+
+def _show_compact(arguments: argparse.Namespace, release: CompactRelease) -> None:
+    from dptally.cli.printing import describe, print_json, say
+
+    if arguments.json:
+        print_json(describe(release))
+        return
+    keys = f"all {release.universe.size:,} keys of {release.universe.name}"
+    say(f"{arguments.release}: counts of {keys}, each within {release.error('0.05'):,} (95 % sure)", style="bold")
+    say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
+    say(f"Certificate: {release.certificate}")
 
 
 def _distribution(release: Release) -> list[tuple[int, int, int]]:
-    """How many released keys have an estimated frequency from 2^b to 2^(b+1) - 1, without empty ends."""
+    """How many released keys have an estimated frequency of 0, or from 2^b to 2^(b+1) - 1, without empty ends."""
     if not release.law.values or not len(release):
         return []
     estimates = release.table().get_column("estimate").to_list()
-    bins: dict[int, int] = {}
+    bins: dict[int, int] = {}  # by number of binary digits
     for estimate in estimates:
-        power = estimate.bit_length() - 1
-        bins[power] = bins.get(power, 0) + 1
-    return [(1 << power, (2 << power) - 1, bins.get(power, 0)) for power in range(min(bins), max(bins) + 1)]
+        bins[estimate.bit_length()] = bins.get(estimate.bit_length(), 0) + 1
+    digits = range(min(bins), max(bins) + 1)
+    return [(1 << length >> 1, (1 << length) - 1, bins.get(length, 0)) for length in digits]
 
 
 def _top(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, print_rows
 
-    release = _load(arguments)
+    release = load_table(arguments.release)
     rows = release.top(arguments.n, confidence=_confidence(arguments))
     if arguments.json:
         print_json(json_rows(rows))
     else:
         print_rows(release, rows)
+
+
+def _count(arguments: argparse.Namespace) -> None:
+    import sys
+
+    from dptally.cli.printing import json_rows, print_json, print_table
+    from dptally.release import Release
+    from dptally.release_file import load
+
+    release, confidence = load(arguments.release), _confidence(arguments)
+    if isinstance(release, Release):
+        rows = _look_up(release, arguments.keys, confidence)
+    else:
+        rows = release.counts(arguments.keys, confidence=confidence)
+    if arguments.json:
+        print_json(json_rows(rows))
+    elif sys.stdout.isatty():
+        print_table(rows, keys=1)
+    else:
+        sys.stdout.write(rows.write_csv())
+
+
+def _look_up(release: Release, keys: list[str], confidence: str) -> pl.DataFrame:
+    """The rows of a table for these keys, as they are written, with nulls for those that were not released."""
+    import polars as pl
+
+    from dptally.errors import InvalidParameter
+
+    if len(release.key) != 1:
+        raise InvalidParameter(f"count takes one key column, and this release has {len(release.key)}; use dptally sum.")
+    table = release.table(confidence=confidence)
+    written = table.select(
+        pl.col(release.key[0]).cast(pl.String).alias("key"), pl.col("value"), pl.col("lower"), pl.col("upper")
+    )
+    return pl.DataFrame({"key": keys}).join(written, on="key", how="left", maintain_order="left")
 
 
 def _sum(arguments: argparse.Namespace) -> None:
@@ -154,7 +232,7 @@ def _sum(arguments: argparse.Namespace) -> None:
     from dptally.estimates.functions import frequency_function
 
     wanted = frequency_function(arguments.of)
-    found = _load(arguments).sum(
+    found = load_table(arguments.release).sum(
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
@@ -169,8 +247,9 @@ def _sum(arguments: argparse.Namespace) -> None:
 
 def _verify(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import describe, print_json, say
+    from dptally.release_file import load
 
-    release = _load(arguments)
+    release = load(arguments.release)
     certificate = release.verify()
     if arguments.json:
         print_json({"verified": True, "certificate": describe(release)["certificate"]})

@@ -13,6 +13,7 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.sampled_counts import bounds_of_sampled
 from dptally.exact import as_fraction
 from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from dptally.observation_models import WeightedSample
     from dptally.observation_models.reading import ReleasedLaw
 
-__all__ = ["FrequencyEstimates", "as_confidence", "estimate_frequencies"]
+__all__ = ["FrequencyEstimates", "as_confidence", "bound_heaviest", "estimate_frequencies"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def estimate_frequencies(
 
     Counters of a sketch fall short of frequencies. Then w above is the counter, a tenth of the error is given to the
     bound of the shortfall, and that bound is added to `upper`; without a shortfall, bounds are those of the counter.
+
+    A sparse pure release is another matter, since it may hold keys that nobody has; see `bound_heaviest`.
     """
     beta = 1 - as_confidence(confidence)
     if not law.values:
@@ -83,12 +86,36 @@ def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> Freq
         return FrequencyEstimates(values.copy(), lower, upper)
     if isinstance(law, SampleAndThreshold):
         return _invert_sampling(law, values, beta)
+    if isinstance(law, HeaviestNoise):
+        return bound_heaviest(law, values, beta, keys=1)
     if law.scheme is not None:
         return _invert_columns(law, values, beta)
     below, above = _offsets(law.cumulative, beta)
     # From value W on, the reporting probability is 1 and the offsets no longer depend on the value.
     place = np.minimum(values, law.width) - 1
     return FrequencyEstimates(values + law.likely_drop, values + below[place], values + above[place])
+
+
+def bound_heaviest(law: HeaviestNoise, values: NDArray[np.int64], beta: Fraction, *, keys: int) -> FrequencyEstimates:
+    """Estimates and bounds for a sparse pure release, in which keys may be that nobody has.
+
+    With probability 1 - beta two things hold: no key that nobody has reaches the value s (`significant_value` at
+    beta / 2, all such keys at once), and the noise of each of `keys` keys, chosen without looking at the release, is at
+    most a either way (`noise_error` at beta / (2 `keys`)). Then for all of these keys and all that nobody has
+
+        value - a <= frequency if value >= s,  0 <= frequency always,  frequency <= value + a.
+
+    For keys = 1 this is each key by itself, whether it is released or not: a key that is picked because it was released
+    although it is rare has had luck, and more of those miss. With keys = `keep` it holds for all released keys at once,
+    if the data has at most that many distinct keys. Frequencies count up to the bound of the release.
+
+    The estimate is the value from `real_from` on, and 0 below: then the key may be one that nobody has.
+    """
+    error = law.noise_error(beta / (2 * keys))
+    real = values >= law.significant_value(beta / 2)
+    lower = np.where(real, np.maximum(values - error, 0), 0)
+    upper = np.minimum(values, max(0, law.bound - error)) + min(error, law.bound)
+    return FrequencyEstimates(np.where(values >= law.real_from, values, 0), lower, upper)
 
 
 def _invert_noise(law: ThresholdedNoise, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptally.estimates.frequencies import as_confidence, estimate_frequencies
+from dptally.estimates.frequencies import as_confidence, bound_heaviest, estimate_frequencies
 from dptally.estimates.functions import frequency_function
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
@@ -102,7 +103,11 @@ def estimate_sum(
     linear = wanted is None and factors is None and chosen_among is None
     linear = linear and isinstance(law, WeightedSample) and law.scheme is None
     error = (1 - level) / (2 if linear else 1)
-    each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)), shortfall)
+    if isinstance(law, HeaviestNoise):
+        # What is released was chosen by value: the bounds must hold for all keys there may be in the data.
+        each = bound_heaviest(law, values, error, keys=law.keep)
+    else:
+        each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)), shortfall)
     least = _apply(wanted, each.lower)
     most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper)
     lower = -np.inf if signed else float((least * times).sum())

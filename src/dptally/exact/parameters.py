@@ -77,8 +77,8 @@ def as_delta(number: object) -> Fraction:
         raise InvalidParameter(f"delta must be at least 0 and below 1, got {number}.")
     if delta == 0:
         raise InvalidParameter(
-            "delta must be positive for the mechanism 'weighted_sample', got 0: with delta = 0 no private key can ever "
-            'be reported. Pure mechanisms (delta = 0) are "sparse" and "compact", which need a universe of keys.'
+            "delta must be positive for a mechanism that reports keys of the data, got 0: with delta = 0 no private "
+            "key can ever be reported. Mechanisms with delta = 0 are 'dense', 'sparse' and 'compact', over a universe."
         )
     if delta < MIN_DELTA:
         raise InvalidParameter(f"delta must be at least 2^-64 (about 5.4e-20), got {number}: tables have 128 bits.")

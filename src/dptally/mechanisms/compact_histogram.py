@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from dptally.compact_release import (
     BeyondCapacity,
     CompactRelease,
-    KeyUniverse,
     certify_law,
     changes_per_unit,
-    key_numbers,
 )
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count, as_epsilon
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from dptally.observation_models.field_geometric import FieldGeometric
     from dptally.privacy.compact_judge import CompactCertificate
     from dptally.randomness import BitSource
+    from dptally.universes import Universe
 
 __all__ = ["LARGEST_CAPACITY", "CompactHistogram", "compact_polynomial", "keep_at_random"]
 
@@ -107,7 +106,7 @@ class CompactHistogram:
         self,
         epsilon: object,
         *,
-        universe: KeyUniverse,
+        universe: Universe,
         capacity: int,
         largest_count: int | None = None,
         max_keys_per_unit: int = 1,
@@ -137,7 +136,8 @@ class CompactHistogram:
         Raises:
             InvalidParameter: if the contributions were not bounded as the mechanism needs, the keys were sampled, or
                 have several columns.
-            InvalidSource: if there are more distinct keys than the capacity and the rule is to refuse.
+            InvalidSource: if there are more distinct keys than the capacity and the rule is to refuse, or the type of
+                the key column cannot hold keys of the universe.
         """
         if frequencies.max_keys_per_unit > self._max_keys_per_unit:
             raise InvalidParameter(
@@ -150,10 +150,9 @@ class CompactHistogram:
             raise InvalidParameter(f"the mechanism 'compact' takes one key column, got {len(frequencies.key)}.")
         counts: dict[int, int] = {}
         for keys, numbers in frequencies.batches():
-            indices = key_numbers(self._universe, keys.column(0).to_pylist())
-            for index, count in zip(indices, numbers.tolist(), strict=True):
-                if index is not None:
-                    counts[index] = counts.get(index, 0) + count
+            indices, inside = self._universe.indices(keys.column(0))
+            for index, count in zip(indices[inside].tolist(), numbers[inside].tolist(), strict=True):
+                counts[index] = counts.get(index, 0) + count
         return self.build(counts, bits, unit=frequencies.unit)
 
     def build(self, counts: Mapping[int, int], bits: BitSource, *, unit: str | None = None) -> CompactRelease:

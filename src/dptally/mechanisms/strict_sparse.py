@@ -19,17 +19,20 @@ Corrections to the printed algorithms, all marked below:
 from __future__ import annotations
 
 import math
-from bisect import bisect_right, insort
+from bisect import insort
 from fractions import Fraction
-from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dptally.errors import MissingDependency, PrivacyViolation
-from dptally.exact import as_count, as_epsilon, exp_bounds
+from dptally.errors import MissingDependency
+from dptally.exact import as_count, as_epsilon
+from dptally.mechanisms.base import Counted, Drawn
 from dptally.mechanisms.sparse_histogram import draw_release
+from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.privacy.composition import LARGEST_UNIT
+from dptally.privacy.pure_judge import certify_pure_copies
 from dptally.randomness.integers import whole_numbers
 
 if TYPE_CHECKING:
@@ -37,31 +40,30 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dptally.mechanisms.base import Counted
-    from dptally.mechanisms.sparse_histogram import SparseDrawn
+    from dptally.observation_models.fixed_bits_noise import FixedBitsNoise
+    from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.universes import Universe
 
-__all__ = ["LARGEST_KEEP", "StrictSparseHistogram", "approximate_binomial", "approximate_power", "noise_tails"]
+__all__ = ["StrictSparseHistogram", "approximate_binomial", "approximate_power"]
 
-LARGEST_KEEP = 300
-_LARGEST_BOUND = 1 << 12
 _WORD = 64
 
 
 class StrictSparseHistogram:
     """KeepHeavy over a large universe from a fixed number of coins.
 
-    The law. Let M be the exact release of `SparseHistogram`, with noise from the table `noise_tails`, and M' the same
-    with order statistics and labels drawn approximately, within statistical distance d of M for all data. With
+    The law. Let M be the exact release of `SparseHistogram`, with `FixedBitsNoise`, and M' the same with
+    order statistics and labels drawn approximately, within statistical distance d of M for all data. With
     probability 1 - 2^-g the result of M' is released, otherwise a random histogram: `keep` random keys, each with a
     random value from 0 to `bound`, those with 0 left out.
 
     Guarantee:
-        epsilon-differential privacy for adding or removing one unit. M is (see `SparseHistogram`; the table is checked
-        by `certify`). Let q be the least probability of any result under the random histogram, and g' = 2^-g. For any
-        result h and neighbours, (1 - g') P[M' = h] + g' q_h <= (1 - g') (e^epsilon (P[M'* = h] + d) + d) + g' q_h,
-        which is at most e^epsilon ((1 - g') P[M'* = h] + g' q_h) if (e^epsilon + 1) d <= (e^epsilon - 1) g' q. Every
+        epsilon-differential privacy for adding or removing one unit. M is (see `SparseHistogram`); the table and the
+        distance are judged by `HeaviestNoise.certify`. Let q be the least probability of any result under the random
+        histogram, and g' = 2^-g. For any result h and neighbours, (1 - g') P[M' = h] + g' q_h
+        <= (1 - g') (e^epsilon (P[M'* = h] + d) + d) + g' q_h, which is at most
+        e^epsilon ((1 - g') P[M'* = h] + g' q_h) if (e^epsilon + 1) d <= (e^epsilon - 1) g' q. Every
         result has at most `keep` keys and values up to `bound`; it comes about if the first keys drawn are its own and
         all others repeat one of them. Rounded draws give every key at least 1 / (2 |X|) and every value at least
         1 / (2 (bound + 1)), so q >= (4 |X| (bound + 1))^-keep. With (e^x - 1) / (e^x + 1) >= min(x, 1) / 3 it suffices
@@ -98,49 +100,18 @@ class StrictSparseHistogram:
     ) -> None:
         self.epsilon = as_epsilon(epsilon)
         self.universe = universe
-        self.keep = as_count("keep", keep, largest=LARGEST_KEEP)
-        self.bound = as_count("bound", bound, largest=_LARGEST_BOUND)
-        self.max_keys_per_unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=1 << 20)
-        self.mixing = as_count("mixing", mixing, largest=_WORD)
-        self.length, self.tails = noise_tails(self.epsilon / self.max_keys_per_unit, self.bound)
-        self.certify()
+        self.max_keys_per_unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
+        key_epsilon = self.epsilon / self.max_keys_per_unit
+        self.law = HeaviestNoise(
+            key_epsilon, size=universe.size, keep=keep, bound=bound, universe=universe.name, mixing=mixing
+        )
+        self.keep, self.bound, self.mixing = self.law.keep, self.law.bound, mixing
+        self._noise = cast("FixedBitsNoise", self.law.noise)  # what is judged is what is drawn from
+        self.certificate: Certificate = certify_pure_copies(
+            self.law.certify(), copies=self.max_keys_per_unit, epsilon=self.epsilon
+        )
 
-    def certify(self) -> None:
-        """Judge the table of the noise: every pair of neighbouring rows of clamp(c + Z), c and values from 0 to bound.
-
-        The row of c has P[Z >= c] at the value 0 (Z is symmetric), P[Z >= bound - c] at the value `bound`, and
-        P[Z = v - c] at the values v between. The row of c + 1 has the same with the next or the previous argument, so
-        that steps along P[Z >= 0], P[Z >= 1], ... and P[Z = 0], P[Z = 1], ... cover all pairs.
-
-        Raises:
-            PrivacyViolation: if one exceeds e^epsilon.
-        """
-        growth, _ = exp_bounds(self.epsilon / self.max_keys_per_unit, 512)
-        whole, tails = 1 << self.length, self.tails
-        ends = [whole - tails[1], *tails[1:]]  # P[Z >= 0], P[Z >= 1], ..., P[Z >= bound]
-        between = [whole - 2 * tails[1], *(a - b for a, b in pairwise(tails[1:]))]
-        for law in (ends, between):
-            for here, there in pairwise(law):
-                if not (there > 0 and here <= growth * there and there <= growth * here):
-                    raise PrivacyViolation("the noise changes by more than a factor e^epsilon per step.")
-
-    @cached_property
-    def _distance_bits(self) -> int:
-        """A whole number b with 2^-b at most half of the distance allowed between M' and M."""
-        least = (4 * self.universe.size * (self.bound + 1)).bit_length() * self.keep
-        return least + self.mixing + math.ceil(3 / min(self.epsilon, Fraction(1))).bit_length() + 1
-
-    @cached_property
-    def scale_bits(self) -> int:
-        """log2 s: how finely binomial probabilities are computed."""
-        return self._distance_bits + (self.bound * self.universe.size * (self.keep + 2)).bit_length()
-
-    @cached_property
-    def label_bits(self) -> int:
-        """How many coins a label takes."""
-        return self._distance_bits + ((self.keep + 1) * self.universe.size).bit_length()
-
-    def draw(self, frequencies: Counted, bits: BitSource) -> SparseDrawn:
+    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once; see `draw_release`."""
         return draw_release(self, frequencies, bits)
 
@@ -151,7 +122,7 @@ class StrictSparseHistogram:
         size = self.universe.size
         taken = [int(number) for number in numbers]
         # As many draws as the cap allows keys, used or not.
-        noise = [self._noise(_coins(self.length, bits)) for _ in range(max(self.keep, len(taken)))]
+        noise = [self._noise.from_uniform(_coins(self._noise.length, bits)) for _ in range(max(self.keep, len(taken)))]
         noisy = [
             min(max(min(int(count), self.bound) + z, 0), self.bound) for count, z in zip(counts, noise, strict=False)
         ]
@@ -165,28 +136,18 @@ class StrictSparseHistogram:
         kept = sorted(chosen)
         return whole_numbers(kept, size), np.array([chosen[key] for key in kept], dtype=np.int64)
 
-    def _noise(self, uniform: int) -> int:
-        """Z from a uniform number below 2^D: how many of P[Z <= z], z = -bound .. bound - 1, are at most it."""
-        return bisect_right(self._cumulative, uniform) - self.bound
-
-    @cached_property
-    def _cumulative(self) -> list[int]:
-        below = list(reversed(self.tails[1:]))  # P[Z <= -bound], ..., P[Z <= -1]
-        return below + [(1 << self.length) - tail for tail in self.tails[1:]]  # P[Z <= 0], ..., P[Z <= bound - 1]
-
     def _order_statistics(self, draws: int, bits: BitSource) -> list[int]:
         """[BV19, Alg. 6.20]: the keep + 1 largest (or all) of so many draws of clamp(Z), approximately."""
         wanted = min(self.keep + 1, draws)
+        tails, whole = [*self._noise.tails, 0], 1 << self._noise.length
         found: list[int] = []
         for value in range(self.bound, 0, -1):
-            reaching = self.tails[value] - (self.tails[value + 1] if value < self.bound else 0)
-            below_next = (1 << self.length) - (self.tails[value + 1] if value < self.bound else 0)
             here = approximate_binomial(
-                _coins(self.scale_bits, bits) + 1,
-                self.scale_bits,
+                _coins(self.law.scale_bits, bits) + 1,
+                self.law.scale_bits,
                 wanted - len(found),
                 draws - len(found),
-                Fraction(reaching, below_next),
+                Fraction(tails[value] - tails[value + 1], whole - tails[value + 1]),
             )
             found += [value] * here
         return found + [0] * (wanted - len(found))
@@ -196,7 +157,7 @@ class StrictSparseHistogram:
         seen = sorted(taken)
         labels = []
         for _ in range(min(self.keep + 1, self.universe.size - len(taken))):
-            label = _coins(self.label_bits, bits) * (self.universe.size - len(seen)) >> self.label_bits
+            label = _coins(self.law.label_bits, bits) * (self.universe.size - len(seen)) >> self.law.label_bits
             for other in seen:  # every step is taken whatever is found
                 label += other <= label
             insort(seen, label)
@@ -215,28 +176,6 @@ def _coins(length: int, bits: BitSource) -> int:
     """A uniform number below 2^length, from a fixed number of words."""
     words = -(-length // _WORD)
     return int.from_bytes(bits.words(words).astype("<u8").tobytes(), "little") >> (words * _WORD - length)
-
-
-def noise_tails(epsilon: Fraction, bound: int) -> tuple[int, list[int]]:
-    """A length D, and P[Z >= z] for z = 0 .. bound in units of 2^-D; Z is symmetric and stands for +-bound beyond it.
-
-    With rational a <= e^epsilon the masses are m_z = ceil(m_(z-1) / a) from m_1 outward, the last, which is all that
-    reaches `bound`, ceil(m_(bound-1) / (a - 1)), and m_0 what is left. Then m_(z-1) <= a m_z and t_(z-1) <= a t_z by
-    induction from the end. m_1 is rounded up from its value without any rounding, so m_0 <= a m_1. The length leaves 64
-    bits for the smallest mass, which is what the roundings cost. `StrictSparseHistogram.certify` checks all of it.
-    """
-    growth, _ = exp_bounds(epsilon, 128)
-    length = 2 * _WORD + math.ceil(Fraction(3, 2) * epsilon * bound)
-    shrink = 1 / growth
-    first = math.ceil((1 << length) * (1 - shrink) * shrink / (1 + shrink)) + 1
-    masses = [first]
-    for _ in range(bound - 2):
-        masses.append(math.ceil(masses[-1] * shrink))
-    # For bound = 1 all that is not 0 is in the last mass: 2^D / (1 + a).
-    last = math.ceil(masses[-1] / (growth - 1)) if bound > 1 else math.ceil((1 << length) / (1 + growth))
-    outward = [*masses, last] if bound > 1 else [last]
-    tails = list(accumulate(reversed(outward)))[::-1]
-    return length, [(1 << length) - tails[0], *tails]
 
 
 def approximate_power(base: Sequence[int], exponent: int, scale_bits: int) -> list[int]:

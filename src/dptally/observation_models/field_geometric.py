@@ -67,6 +67,8 @@ class FieldGeometric:
     (89, 3, 61, 3)
     """
 
+    scheme = None  # keys are never sampled
+
     def __init__(self, exponent: int, largest_count: int, ratio: Fraction, floor: int, element_bits: int) -> None:
         if largest_count < 1 or ratio <= 1 or floor < 1 or element_bits < 1 or exponent < 2:
             raise InvalidParameter("the law of a compact histogram needs a ratio above 1 and positive whole numbers.")

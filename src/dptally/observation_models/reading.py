@@ -8,6 +8,7 @@ from typing import Any
 from dptally.observation_models.bounded_geometric import DyadicGeometric
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import read_scheme
 from dptally.observation_models.shared_noise import SharedNoise
@@ -18,7 +19,7 @@ from dptally.observation_models.weighted_sample import WeightedSample
 
 __all__ = ["ReleasedLaw", "read_law"]
 
-ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise | SampleAndThreshold
+ReleasedLaw = WeightedSample | ThresholdedNoise | ClampedNoise | SampleAndThreshold | HeaviestNoise
 
 
 def read_law(facts: dict[str, Any]) -> ReleasedLaw:
@@ -75,6 +76,17 @@ def _sample_and_threshold(facts: dict[str, Any]) -> SampleAndThreshold:
     )
 
 
+def _heaviest_noise(facts: dict[str, Any]) -> HeaviestNoise:
+    return HeaviestNoise(
+        str(facts["epsilon"]),
+        size=int(str(facts["size"])),
+        keep=facts["keep"],
+        bound=facts["bound"],
+        universe=str(facts["universe"]),
+        mixing=facts["mixing"],
+    )
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "WeightedSample": _weighted_sample,
     "Stability": _stability,
@@ -83,4 +95,5 @@ _READERS: dict[str, Callable[[dict[str, Any]], ReleasedLaw]] = {
     "GaussianHistogram": _gaussian_histogram,
     "DyadicGeometric": _dyadic_geometric,
     "SampleAndThreshold": _sample_and_threshold,
+    "HeaviestNoise": _heaviest_noise,
 }

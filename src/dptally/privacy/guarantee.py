@@ -24,6 +24,8 @@ class Guarantee:
         sketches: how many sketches of that capacity were added up; 1 for one, or for merged ones.
         elements_per_unit: how many elements of a stream one unit may have, equal ones or not; 1 where units are rows,
             and where `max_keys_per_unit` bounds what a unit adds.
+        most_distinct_keys: the number of distinct keys that the data was declared to have at most, where the guarantee
+            compares such data sets only; None where it compares all.
         private: False when the draw was seeded: then nothing at all is promised.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
     """
@@ -38,6 +40,7 @@ class Guarantee:
     sketch_capacity: int | None = None
     sketches: int = 1
     elements_per_unit: int = 1
+    most_distinct_keys: int | None = None
     private: bool = True
     neighbours: str = "add or remove one unit"
 
@@ -78,6 +81,11 @@ class Guarantee:
             )
         if self.spent_on_shortfall:
             return f" Of epsilon, {_readable(self.spent_on_shortfall)} was spent on how far the sketch falls short."
+        if self.most_distinct_keys is not None:
+            return (
+                f" Data sets with at most {self.most_distinct_keys:,} distinct keys are compared; that the data is one "
+                "of them was declared to be public knowledge."
+            )
         if self.spent_on_size:
             return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."
         return ""

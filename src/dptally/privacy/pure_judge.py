@@ -27,6 +27,8 @@ from dptally.privacy.certifier import TABLE_BITS, Certificate, exp_lower
 __all__ = [
     "certify_clamped_noise",
     "certify_dyadic_noise",
+    "certify_geometric_noise",
+    "certify_hidden_difference",
     "certify_prefixes",
     "certify_pure_copies",
     "certify_pure_rows",
@@ -129,6 +131,43 @@ def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fra
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
     digest = hashlib.sha256(b"%d,%d;" % (uniform, bound) + table).hexdigest()
     return certify_clamped_noise(masses, uniform=uniform, bound=bound, epsilon=epsilon, table_sha256=digest)
+
+
+def certify_geometric_noise(ratio: int, *, bound: int, epsilon: Fraction) -> Certificate:
+    """Judge the law "count plus two-sided geometric noise, clamped to 0 .. bound", which has no table.
+
+    The noise has P[Z = z] = (1 - r) / (1 + r) r^|z| with r = `ratio` / 2^128. Rows c and c + 1 have at an inner value v
+    the masses of Z = v - c and Z = v - c - 1; at the value 0 they have P[Z <= -c] = r^c / (1 + r) and the same with
+    c + 1; at the value `bound` they have P[Z >= k] = r^k / (1 + r) with k = bound - c, and with k - 1. So every outcome
+    of every pair of neighbouring rows, c = 0 .. bound - 1, has the ratio r or 1 / r exactly, and two rows stand for all
+    of them.
+
+    Raises:
+        PrivacyViolation: if r is not between 0 and 1, or 1 / r exceeds e^epsilon.
+    """
+    if not 0 < ratio < 1 << TABLE_BITS or bound < 1:
+        raise PrivacyViolation("the noise is not a law: its ratio must be between 0 and 1.")
+    return _judge([(1 << TABLE_BITS, ratio, 0)], 2, _hash([ratio, bound]), epsilon)
+
+
+def certify_hidden_difference(
+    *, size: int, keep: int, bound: int, mixing: int, scale_bits: int, label_bits: int, epsilon: Fraction
+) -> None:
+    """Judge whether a random release hides that a pure mechanism M is drawn from within a small distance d only.
+
+    M' is within d = bound size (keep + 2) / 2^scale_bits + (keep + 1) size / 2^label_bits of M for all data. It is
+    released with probability 1 - 2^-g, g = `mixing`, and otherwise a random histogram that gives every release at least
+    the probability q = (4 size (bound + 1))^-keep. By [BV19, Lem. 3.2] the mixture keeps the epsilon of M if
+    (e^epsilon + 1) d <= (e^epsilon - 1) 2^-g q, for which 3 d <= min(epsilon, 1) 2^-g q is enough, since
+    (e^x - 1) / (e^x + 1) >= min(x, 1) / 3 for x > 0. What holds for epsilon holds for every larger one.
+
+    Raises:
+        PrivacyViolation: if it does not.
+    """
+    distance = Fraction(bound * size * (keep + 2), 1 << scale_bits) + Fraction((keep + 1) * size, 1 << label_bits)
+    least = Fraction(1, (4 * size * (bound + 1)) ** keep)
+    if 3 * distance * (1 << mixing) > min(epsilon, Fraction(1)) * least:
+        raise PrivacyViolation("the draw is not close enough to its law for a random release to hide the difference.")
 
 
 def certify_prefixes(table: bytes, masses: Sequence[int], *, uniform: int, bound: int) -> None:
