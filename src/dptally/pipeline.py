@@ -13,6 +13,7 @@ from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.randomness import BitSource, SystemBits
@@ -21,15 +22,18 @@ from dptally.release import RESERVED_COLUMNS, Release
 if TYPE_CHECKING:
     from dptally.compact_release import CompactRelease
     from dptally.mechanisms.base import Counted, Drawn
+    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.sources import Rows
     from dptally.summaries.frequencies import Frequencies
+    from dptally.summaries.row_sample import SampledRows
     from dptally.summaries.weighted_sample import SampledFrequencies
 
 __all__ = ["Progress", "progress_reporter", "publish", "sanitize"]
 
 Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
-_MECHANISMS = ("weighted_sample", "stability", "gaussian")
+_MECHANISMS = ("weighted_sample", "stability", "gaussian", "sample_and_threshold")
+_SKETCH = "misra_gries"
 _PURE = ("dense", "sparse", "compact")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 _Result = TypeVar("_Result", covariant=True)
@@ -83,15 +87,16 @@ def publish(
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: the probability with which the guarantee may fail; well below one over the number of units. Left out for
             mechanisms that keep delta = 0.
-        mechanism: "weighted_sample", "stability" or "gaussian", which report keys of the data; or, with delta = 0 and a
+        mechanism: "weighted_sample", "stability", "gaussian" or "sample_and_threshold", which report keys of the data;
+            "misra_gries", which does so in bounded memory, however many keys there are; or, with delta = 0 and a
             universe, "dense" (a value for each of a list of keys), "sparse" (the heaviest keys of a universe too large
             to list) or "compact" (a `CompactRelease` that answers any key of such a universe).
         universe: all keys there may be, fixed without looking at the data. For "sparse" and "compact" a name such as
             "ipv4" or an object of `dptally.universes`; for "dense" also the keys themselves, as a list, a table or a
             file. Rows with other keys are left out in silence.
-        capacity: public: how many keys a sparse release holds at most, or how many distinct keys the data is declared
-            to have at most for a compact one; data with more is refused, and the guarantee compares data sets with no
-            more. 10,000 if left out (100 in strict time).
+        capacity: public: how many counters a sketch has ("misra_gries"), how many keys a sparse release holds at most,
+            or how many distinct keys the data is declared to have at most for a compact one; data with more is
+            refused, and the guarantee compares data sets with no more. 10,000 if left out (100 in strict time).
         bound: public: the largest count of these mechanisms, to which larger ones are cut.
         strict_time: for "sparse", draw from a number of random bits that does not depend on the data; at most 300 keys,
             and slow. "dense" always does.
@@ -129,6 +134,14 @@ def publish(
         pure = _pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         rows = _open(source, key, unit, count, nulls, format)
         return _released(_draw(pure, rows, keys, memory_limit, bits, progress))
+    if mechanism == _SKETCH:
+        keys = _checked_units(unit, max_keys_per_unit, ledger)
+        _refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
+        if sampling is not None or not values:
+            raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
+        private = _sketch_mechanism(epsilon, delta, unit, keys, capacity)
+        rows = _open(source, key, unit, count, nulls, format)
+        return _publish_sketch(private, rows, memory_limit, bits, progress)
     _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
@@ -272,13 +285,14 @@ def _count(
     bits: BitSource,
     report: Progress | None,
     sampled_by: Scheme | None,
-) -> Frequencies | SampledFrequencies:
+) -> Frequencies | SampledFrequencies | SampledRows:
     """Count all keys, or sample rows while reading where the scheme allows it and few keys will be left.
 
     The law of what is released is the same either way. A seeded draw always counts: which row comes first is the
     engine's choice, and a seed must repeat itself.
     """
     from dptally.summaries.frequencies import count_keys
+    from dptally.summaries.row_sample import sample_rows
     from dptally.summaries.weighted_sample import sample_keys
 
     scheme = mechanism.law.scheme
@@ -286,6 +300,8 @@ def _count(
     if sparse and bits.private and rows.unit is None and rows.count is None and not rows.once:
         assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
         return sample_keys(rows, scheme, bits=bits, memory_limit=memory_limit, progress=report)
+    if isinstance(mechanism.law, SampleAndThreshold) and bits.private and rows.unit is None and rows.count is None:
+        return sample_rows(rows, mechanism.law.rate, bits=bits, memory_limit=memory_limit, progress=report)
     return count_keys(
         rows,
         max_keys_per_unit=max_keys_per_unit,
@@ -309,7 +325,9 @@ def _mechanism(
 ) -> IndependentKeys:
     """Check the request and certify its table, before any data is read."""
     if name not in _MECHANISMS:
-        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, _MECHANISMS + _PURE))}, got {name!r}.")
+        raise InvalidParameter(
+            f"mechanism must be one of {', '.join(map(repr, (*_MECHANISMS, _SKETCH, *_PURE)))}, got {name!r}."
+        )
     keys = _checked_units(unit, max_keys_per_unit, ledger)
     if delta is None:
         raise InvalidParameter(
@@ -328,10 +346,50 @@ def _mechanism(
     if sampling is not None:
         raise InvalidParameter(f"sampling needs the mechanism 'weighted_sample', got {name!r}.")
     from dptally.mechanisms.gaussian_sparse_histogram import GaussianSparseHistogram
+    from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
     from dptally.mechanisms.stability_histogram import StabilityHistogram
 
-    made = {"stability": StabilityHistogram, "gaussian": GaussianSparseHistogram}[name]
+    made = {
+        "stability": StabilityHistogram,
+        "gaussian": GaussianSparseHistogram,
+        "sample_and_threshold": SampleAndThresholdHistogram,
+    }[name]
     return made(exact_epsilon, exact_delta, max_keys_per_unit=keys, values=values)
+
+
+def _sketch_mechanism(
+    epsilon: object, delta: object, unit: str | None, max_keys_per_unit: int, capacity: int | None
+) -> PrivateMisraGries:
+    """Check a request for a sketch and certify its table, before any data is read."""
+    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+
+    if delta is None:
+        raise InvalidParameter("delta is missing: mechanism 'misra_gries' needs one, such as 1e-6.")
+    counters = as_count("capacity", 10_000 if capacity is None else capacity, largest=1 << 30)
+    form: Literal["single", "user"] = "single" if unit is None else "user"
+    return PrivateMisraGries(form, counters, epsilon, delta, max_keys_per_unit=max_keys_per_unit, unit=unit)
+
+
+def _publish_sketch(
+    mechanism: PrivateMisraGries,
+    rows: Rows,
+    memory_limit: str | None,
+    bits: BitSource,
+    progress: bool | Progress | None,
+) -> Release:
+    """Read the rows into a sketch, in bounded memory, and release it."""
+    from dptally.summaries.misra_gries import MisraGriesSketch
+    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+
+    sketch: MisraGriesSketch | UserMisraGriesSketch
+    if rows.unit is None:
+        sketch = MisraGriesSketch(mechanism.capacity, bits=bits)
+    else:
+        sketch = UserMisraGriesSketch(mechanism.capacity, mechanism.max_keys_per_unit, bits=bits)
+    with progress_reporter(progress) as report:
+        sketch.update_rows(rows, memory_limit=memory_limit, progress=report)
+    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], bits)
+    return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)
 
 
 def _checked_units(unit: str | None, max_keys_per_unit: int, ledger: object) -> int:
@@ -368,7 +426,7 @@ def _pure_mechanism(
 def _refuse_pure_options(mechanism: str, **options: object) -> None:
     """Refuse what only mechanisms over a universe take."""
     for name, given in options.items():
-        if mechanism in _MECHANISMS and given is not None and given is not False:
+        if mechanism in (*_MECHANISMS, _SKETCH) and given is not None and given is not False:
             raise InvalidParameter(f"{name} is for the mechanisms 'dense', 'sparse' and 'compact', got {mechanism!r}.")
 
 

@@ -125,7 +125,7 @@ REFUSED = {
     "max_keys_per_unit must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
     "max_keys_per_unit needs a unit": (*PRIVACY, "--max-keys-per-unit", "2"),
     "argument --max-keys-per-unit: must be a whole number, got 'two'": (*PRIVACY, "--max-keys-per-unit", "two"),
-    "mechanism must be one of 'weighted_sample', 'stability', 'gaussian', 'dense'": (
+    "mechanism must be one of 'weighted_sample', 'stability', 'gaussian', 'sample_and_threshold'": (
         *PRIVACY,
         "--mechanism",
         "laplace",

@@ -114,7 +114,7 @@ class PrivateMisraGries:
         sketches: int = 1,
         unit: str | None = None,
     ) -> None:
-        self._form, self._capacity = form, capacity
+        self._form, self.capacity, self.max_keys_per_unit = form, capacity, max_keys_per_unit
         self._epsilon, self._delta = as_epsilon(epsilon), as_delta(delta)
         self._elements = as_count("elements_per_unit", elements_per_unit, largest=10_000)
         if minimise not in ("threshold", "error"):
@@ -128,7 +128,7 @@ class PrivateMisraGries:
         if shortfall is not None and shortfall != "private":
             self._stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
         self._spent = self._epsilon * _SHARE_FOR_SHORTFALL if shortfall == "private" else Fraction(0)
-        self._max_keys_per_unit, self._sketches, self._unit = max_keys_per_unit, sketches, unit
+        self._sketches, self._unit = sketches, unit
         self.law, self.certificate = self._choose(self._epsilon - self._spent, minimise)
 
     def _choose(self, epsilon: Fraction, minimise: Literal["threshold", "error"]) -> tuple[ReleasedLaw, Certificate]:
@@ -136,22 +136,22 @@ class PrivateMisraGries:
         law: ReleasedLaw
         if self._form in ("single", "standard"):
             standard = self._form == "standard"
-            law = SharedNoise(epsilon, self._delta, self._capacity, standard=standard, elements=self._elements)
+            law = SharedNoise(epsilon, self._delta, self.capacity, standard=standard, elements=self._elements)
             return law, law.certify()
         if self._form == "summed":
-            law = SummedNoise(epsilon, self._delta, self._capacity, elements=self._elements)
+            law = SummedNoise(epsilon, self._delta, self.capacity, elements=self._elements)
             return law, law.certify()
-        gaussian = GaussianHistogram(epsilon, self._delta, self._capacity)
-        if self._capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
+        gaussian = GaussianHistogram(epsilon, self._delta, self.capacity)
+        if self.capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
             return gaussian, gaussian.certify()
-        shared = WeightedSample(*share_between_keys(epsilon, self._delta, self._capacity))
+        shared = WeightedSample(*share_between_keys(epsilon, self._delta, self.capacity))
         if minimise == "threshold":
             better = _half(shared) <= _half(gaussian)
         else:
             better = _variance(shared) <= gaussian.sigma**2
         if not better:
             return gaussian, gaussian.certify()
-        found = certify_copies(shared.certify(), copies=self._capacity, epsilon=epsilon, delta=self._delta)
+        found = certify_copies(shared.certify(), copies=self.capacity, epsilon=epsilon, delta=self._delta)
         return shared, found
 
     def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
@@ -168,10 +168,10 @@ class PrivateMisraGries:
             epsilon=self._epsilon,
             delta=self._delta,
             unit=self._unit,
-            max_keys_per_unit=self._max_keys_per_unit,
+            max_keys_per_unit=self.max_keys_per_unit,
             mechanism=self.name,
             spent_on_shortfall=self._spent,
-            sketch_capacity=self._capacity,
+            sketch_capacity=self.capacity,
             sketches=self._sketches,
             elements_per_unit=self._elements,
             private=bits.private,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,22 @@ from dptally.whole_files import check_target
 if TYPE_CHECKING:
     from dptally.release import Release
 
-__all__ = ["CounterSketch"]
+__all__ = ["CounterSketch", "Reading"]
 
 _MOST_CAPACITY = 1 << 30
 _CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work
+
+
+class Reading(NamedTuple):
+    """How a sketch takes in the rows of a source.
+
+    Attributes:
+        select: SQL for them, in an order that does not depend on any one unit.
+        take: takes in one batch; None ends the last unit.
+    """
+
+    select: Callable[[Rows, Session], str]
+    take: Callable[[pa.RecordBatch | None], None]
 
 
 class CounterSketch:
@@ -365,11 +377,13 @@ class CounterSketch:
         if failure is not None:
             raise InvalidSource(failure)
 
+    def _reading(self) -> Reading:
+        """How rows of a source are taken in, from the first batch on."""
+        raise NotImplementedError
+
     def _read(
         self,
         path: Any,
-        sql: Callable[[Rows, Session], str],
-        take: Callable[[pa.RecordBatch | None], None],
         *,
         key: str,
         unit: str | None,
@@ -378,40 +392,46 @@ class CounterSketch:
         progress: Progress | None,
         checkpoint: str | Path | None,
     ) -> None:
-        """Read files batch by batch, then take None; after each batch the sketch is whole, and at times it is saved."""
-        self._check_open()
-        check_memory_limit(memory_limit)
+        """Read files; see `update_rows`."""
         if not isinstance(key, str):
             raise InvalidParameter("key must be the name of one column.")
         if not isinstance(path, str | Path | list | tuple):
             raise InvalidParameter(f"path must be a path, a glob or a list of paths, got {type(path).__name__}.")
         if isinstance(path, list | tuple):
             path = [Path(name) for name in path]
+        check_memory_limit(memory_limit)
         target = None if checkpoint is None else Path(checkpoint)
         if target is not None:
             check_target(target, overwrite=True)
-        self._read_rows(
-            open_rows(path, key=key, unit=unit, format=format_name), sql, take, memory_limit, progress, target
-        )
+        self._check_open()
+        rows = open_rows(path, key=key, unit=unit, format=format_name)
+        self.update_rows(rows, memory_limit=memory_limit, progress=progress, checkpoint=target)
 
-    def _read_rows(
+    def update_rows(
         self,
         rows: Rows,
-        sql: Callable[[Rows, Session], str],
-        take: Callable[[pa.RecordBatch | None], None],
-        memory_limit: str | None,
-        progress: Progress | None,
-        target: Path | None,
+        *,
+        memory_limit: str | None = None,
+        progress: Progress | None = None,
+        checkpoint: Path | None = None,
     ) -> None:
+        """Take in an opened source batch by batch; after each one the sketch is whole, and at times it is saved."""
+        self._check_open()
+        check_memory_limit(memory_limit)
+        if len(rows.key) != 1:
+            raise InvalidParameter(f"a sketch takes one key column, got {len(rows.key)}.")
+        if rows.count is not None:
+            raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
+        reading, target = self._reading(), checkpoint
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
         try:
             saved = time.monotonic()
-            for batch in self._batches(session, sql(rows, session), progress):
-                take(batch)
+            for batch in self._batches(session, reading.select(rows, session), progress):
+                reading.take(batch)
                 if target is not None and time.monotonic() - saved >= _CHECKPOINT_SECONDS:
                     self.save(target, overwrite=True)
                     saved = time.monotonic()
-            take(None)
+            reading.take(None)
             if target is not None:
                 self.save(target, overwrite=True)
         finally:

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
-from dptally.sources import Rows
-from dptally.sources.engine import Session
-from dptally.summaries.counter_sketch import CounterSketch
+from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_keys import as_arrow, key_buffers
 
@@ -99,18 +97,8 @@ class MisraGriesSketch(CounterSketch):
             InvalidParameter: the request is contradictory or names a column that is not there.
             InvalidSource: the data cannot be read as asked.
         """
-
-        def select(rows: Rows, session: Session) -> str:
-            return rows.select(session)
-
-        def take(batch: pa.RecordBatch | None) -> None:
-            if batch is not None:
-                self.update(batch.column(0))
-
         self._read(
             path,
-            select,
-            take,
             key=key,
             unit=None,
             format_name=format,
@@ -118,6 +106,13 @@ class MisraGriesSketch(CounterSketch):
             progress=progress,
             checkpoint=checkpoint,
         )
+
+    def _reading(self) -> Reading:
+        def take(batch: pa.RecordBatch | None) -> None:
+            if batch is not None:
+                self.update(batch.column(0))
+
+        return Reading(lambda rows, session: rows.select(session), take)
 
     def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, if positive.

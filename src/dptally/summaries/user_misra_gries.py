@@ -17,7 +17,7 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
-from dptally.summaries.counter_sketch import CounterSketch
+from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
 from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
@@ -166,6 +166,17 @@ class UserMisraGriesSketch(CounterSketch):
         """
         if not isinstance(unit, str):
             raise InvalidParameter("unit must be the name of one column.")
+        self._read(
+            path,
+            key=key,
+            unit=unit,
+            format_name=format,
+            memory_limit=memory_limit,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+
+    def _reading(self) -> Reading:
         open_user = _OpenUser()
 
         def select(rows: Rows, session: Session) -> str:
@@ -176,17 +187,7 @@ class UserMisraGriesSketch(CounterSketch):
             for users, keys in open_user.add(batch):
                 self._add(keys, _starts(users))
 
-        self._read(
-            path,
-            select,
-            take,
-            key=key,
-            unit=unit,
-            format_name=format,
-            memory_limit=memory_limit,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        return Reading(select, take)
 
     def _empty_like(self, others: tuple[Self, ...]) -> Self:
         sketches = (self, *others)
