@@ -19,7 +19,7 @@ from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy.certifier import certify_copies
-from dptally.privacy.pure_judge import certify_pure_copies
+from dptally.privacy.pure_judge import certify_pure_copies, certify_rounded_counters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,7 +282,11 @@ class Release:
         law, promise = read_law(self.law.facts()), self.guarantee
         rest = promise.epsilon - promise.spent_on_size - promise.spent_on_shortfall
         found = law.certify()
-        if found.judge == "pure":
+        if found.judge == "pure" and promise.sketch_capacity is not None:
+            capacity = promise.sketch_capacity
+            distance = promise.elements_per_unit * Fraction(max(1, 2 * capacity - 1), capacity + 1)
+            found = certify_rounded_counters(found, distance=distance, epsilon=rest)
+        elif found.judge == "pure":
             found = certify_pure_copies(found, copies=promise.max_keys_per_unit, epsilon=rest)
         elif not (isinstance(law, ThresholdedNoise) and law.judged_for_unit):
             # In a sketch one unit may move every counter.

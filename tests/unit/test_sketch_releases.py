@@ -254,3 +254,64 @@ def test_seeded_choices_are_not_private() -> None:
     sketch = dptally.UserMisraGriesSketch(10, 1, bits=SeededBits(1))
     sketch.update(pa.table({"unit": [1, 1, 2], "key": ["a", "b", "a"]}))
     assert not sketch.publish(1, "1e-6").guarantee.private
+
+
+# Pure differential privacy.
+
+
+def of_numbers(capacity: int = 20) -> dptally.MisraGriesSketch:
+    """A sketch of whole numbers, some frequent."""
+    sketch = dptally.MisraGriesSketch(capacity)
+    drawn = np.random.default_rng(3).zipf(1.5, 20_000)
+    sketch.update(np.minimum(drawn, 1 << 40).astype(np.int64))
+    return sketch
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_pure_release_over_a_universe(summed: bool, tmp_path: Path) -> None:
+    """With a universe delta is 0; frequent keys are released, the certificate holds, and the file is read again."""
+    sketch = dptally.sum_sketches([of_numbers(), of_numbers()]) if summed else of_numbers()
+    release = sketch.publish(1, universe="integers:0..1099511627776", name="number")
+    assert release.guarantee.delta == 0
+    assert {1, 2} <= set(release.table()["number"])
+    release.save(tmp_path / "r.parquet")
+    assert dptally.load(tmp_path / "r.parquet").verify() == release.certificate
+    error = release.sketch_error()
+    truth = 2 * 7700 if summed else 7700
+    assert error.sketch is not None
+    value = dict(release.table().select("number", "value").iter_rows())[1]
+    assert value - error.over <= truth * 1.1
+    assert value + error.under + error.sketch >= truth * 0.9
+
+
+def test_pure_noise_is_certified_for_the_distance() -> None:
+    """Noise for one step that is too steep for all counters together is refused."""
+    from dptally.observation_models.heaviest_noise import HeaviestNoise
+    from dptally.privacy.pure_judge import certify_rounded_counters
+
+    one_step = HeaviestNoise("0.5", size=1 << 32, keep=10).certify()
+    certify_rounded_counters(one_step, distance=Fraction(3, 2), epsilon=Fraction(1))
+    with pytest.raises(PrivacyViolation, match="rounded counters exceed"):
+        certify_rounded_counters(one_step, distance=Fraction(2), epsilon=Fraction(1))
+
+
+PURE_BAD = {
+    "leave delta out": {"delta": "1e-6"},
+    "universe": {"universe": "nothing-known"},
+}
+
+
+@pytest.mark.parametrize("message", PURE_BAD)
+def test_bad_pure_requests(message: str) -> None:
+    """One sentence each."""
+    with pytest.raises(InvalidParameter, match=message):
+        of_numbers().publish(1, **{"universe": "uint64", **PURE_BAD[message]})
+
+
+def test_pure_needs_separate_sketches() -> None:
+    """Merged sketches and sketches of users have no small sensitivity; without delta and universe nothing is done."""
+    for sketch in (single().merge(single(2)), of_users()):
+        with pytest.raises(InvalidParameter, match="delta = 0 needs"):
+            sketch.publish(1, universe="words:12")
+    with pytest.raises(InvalidParameter, match="delta is missing"):
+        single().publish(1)

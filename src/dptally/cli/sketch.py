@@ -115,7 +115,8 @@ def _add_publish(commands: Commands) -> None:
         example="dptally sketch publish s.sketch --epsilon 1 --delta 1e-6 -o release.parquet",
     )
     publish.add_argument("sketch", metavar="SKETCH", help="a file written by dptally sketch build or merge")
-    add_privacy(publish, keys_only=False)
+    add_privacy(publish, keys_only=False, pure=True)
+    publish.add_argument("--universe", metavar="NAME", help="all keys there may be, as ipv4 or uint64: delta is then 0")
     publish.add_argument("--name", metavar="COLUMN", help="name of the key column in the release")
     publish.add_argument(
         "--elements-per-unit",
@@ -223,6 +224,7 @@ def _publish(arguments: argparse.Namespace) -> None:
     release = sketch.publish(
         arguments.epsilon,
         arguments.delta,
+        universe=arguments.universe,
         name=arguments.name,
         elements_per_unit=arguments.elements_per_unit,
         shortfall=_shortfall(arguments.shortfall),

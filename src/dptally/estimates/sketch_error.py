@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.observation_models.weighted_sample import WeightedSample
 
@@ -73,6 +74,8 @@ def sketch_error(
         under = max(0, law.reach - bisect_left(lower_tail, missed / 2 * law.whole + 1) + 1)
         over, under = over + law.slack, under + law.slack
         hidden = law.threshold - 1 + under
+    elif isinstance(law, HeaviestNoise):
+        over = under = hidden = law.simultaneous_error(beta)
     elif isinstance(law, WeightedSample):
         # D > q with probability 1 - P[D <= q].
         over, under = 0, bisect_left(law.cumulative, (1 - missed) * law.cumulative[-1])

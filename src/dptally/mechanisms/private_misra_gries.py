@@ -10,7 +10,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.shortfall import Shortfall
-from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.mechanisms.base import Drawn
 from dptally.mechanisms.private_total import draw_total, noise_scale
 from dptally.observation_models import WeightedSample
@@ -198,18 +198,25 @@ class Sketch(Protocol):
     def contents(self) -> SketchContents:
         """What it holds."""
 
+    def reduced_contents(self) -> SketchContents:
+        """The same after [LT25, Alg. 3], in units of 1 / (capacity + 1)."""
+
 
 def publish_sketch(
     sketch: Sketch,
     epsilon: object,
-    delta: object,
+    delta: object = None,
     *,
     name: str | None = None,
     unit: str | None = None,
+    universe: Any = None,
     randomness: BitSource | None = None,
     **options: Any,
 ) -> Release:
-    """Release a sketch; see `PrivateMisraGries` for the options. Everything is certified before counters are read."""
+    """Release a sketch; see `PrivateMisraGries`, and `PureMisraGries` for a universe of keys.
+
+    Everything is certified before counters are read.
+    """
     from dptally.randomness import SystemBits
     from dptally.release import RESERVED_COLUMNS, Release
 
@@ -219,22 +226,52 @@ def publish_sketch(
     by_unit = sketch.form == "user"
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
-    mechanism = PrivateMisraGries(
-        sketch.form,
-        sketch.capacity,
-        epsilon,
-        delta,
-        max_keys_per_unit=(getattr(sketch, "max_keys_per_unit", None) or 0) if by_unit else 1,
-        sketches=getattr(sketch, "sketches", 1),
-        unit=(unit or "unit") if by_unit else None,
-        **options,
-    )
     bits = SystemBits() if randomness is None else randomness
-    drawn, shortfall = mechanism.draw(sketch.contents(), column, bits)
+    if universe is not None:
+        drawn, shortfall = _draw_pure(sketch, epsilon, delta, universe, column, bits, **options)
+    elif delta is None:
+        raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
+    else:
+        mechanism = PrivateMisraGries(
+            sketch.form,
+            sketch.capacity,
+            epsilon,
+            delta,
+            max_keys_per_unit=(getattr(sketch, "max_keys_per_unit", None) or 0) if by_unit else 1,
+            sketches=getattr(sketch, "sketches", 1),
+            unit=(unit or "unit") if by_unit else None,
+            **options,
+        )
+        drawn, shortfall = mechanism.draw(sketch.contents(), column, bits)
     guarantee = drawn.guarantee
     if not getattr(sketch, "private", True):  # a unit's keys were chosen by bits that are not secret
         guarantee = replace(guarantee, private=False)
     return Release(drawn.rows, guarantee, drawn.certificate, drawn.law, shortfall)
+
+
+def _draw_pure(
+    sketch: Sketch,
+    epsilon: object,
+    delta: object,
+    universe: Any,
+    column: str,
+    bits: BitSource,
+    *,
+    minimise: str = "threshold",
+    **options: Any,
+) -> tuple[Drawn, Shortfall | None]:
+    """Release with delta = 0 over a universe, after the counters have been reduced."""
+    from dptally.mechanisms.pure_misra_gries import PureMisraGries
+    from dptally.universes import read_universe
+
+    del minimise  # there is one kind of noise
+    if delta is not None and as_fraction("delta", delta) != 0:
+        raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
+    if sketch.form not in ("single", "standard", "summed"):
+        raise InvalidParameter("delta = 0 needs sketches of one stream each, or added-up ones; this one was merged.")
+    known = read_universe(universe) if isinstance(universe, str) else universe
+    mechanism = PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)
+    return mechanism.draw(sketch.reduced_contents(), column, bits)
 
 
 def _half(law: WeightedSample | GaussianHistogram) -> int:

@@ -18,6 +18,7 @@ from dptally.observation_models.thresholded_noise import ThresholdedNoise, as_fr
 from dptally.observation_models.two_sided_geometric import noise_table, reach_of_noise, two_sided_masses
 from dptally.privacy.certifier import TABLE_BITS, Certificate
 from dptally.privacy.sketch_judge import certify_summed_noise
+from dptally.randomness.integers import draw_integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,17 +186,7 @@ class SummedNoise(ThresholdedNoise):
         if len(scaled) and (int(scaled.min()) < 0 or int(scaled.max()) > (1 << 62) // grid):
             raise InvalidParameter("counters must be from 0 to about 2^62 / (64 (capacity + 1)).")
         parts = self.capacity + 1
-        rounded = (scaled * grid + _below(parts, len(scaled), bits)) // parts
+        rounded = (scaled * grid + draw_integers(parts, len(scaled), bits).astype(np.int64)) // parts
         noisy = self._certified.draw_above(rounded, threshold, bits)
         result: NDArray[np.int64] = np.where(rounded > 0, noisy // grid, 0)
         return result
-
-
-def _below(limit: int, count: int, bits: BitSource) -> NDArray[np.int64]:
-    """Independent uniform numbers on 0 .. limit - 1."""
-    # Words below `fair` are uniform modulo limit; the others, fewer than limit of 2^64, are drawn again.
-    fair = (1 << 64) // limit * limit
-    words = bits.words(count)
-    while fair < 1 << 64 and (bad := np.flatnonzero(words >= np.uint64(fair))).size:
-        words[bad] = bits.words(len(bad))
-    return (words % np.uint64(limit)).astype(np.int64)

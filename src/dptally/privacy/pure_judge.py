@@ -32,6 +32,7 @@ __all__ = [
     "certify_prefixes",
     "certify_pure_copies",
     "certify_pure_rows",
+    "certify_rounded_counters",
 ]
 
 _ENTRY = TABLE_BITS // 8
@@ -206,6 +207,29 @@ def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction)
             f"{float(copies * one_key.epsilon):.17g} where {float(epsilon):.17g} is allowed."
         )
     return replace(one_key, copies=copies, total_epsilon=epsilon)
+
+
+def certify_rounded_counters(one_step: Certificate, *, distance: Fraction, epsilon: Fraction) -> Certificate:
+    """Judge counters with fractions that are rounded at random to whole ones before they are drawn for.
+
+    A counter y >= 0 is rounded to floor(y) or the whole number above, so that its mean is y, and a law whose
+    neighbouring rows have ratios of at most rho = `one_step.worst_ratio` draws for it. Neighbouring data sets have
+    counters whose absolute differences add up to at most `distance`; keys are treated independently.
+
+    Statement. This keeps distance * (rho - 1). Proof. Between whole numbers the law Q_y of what is drawn is the
+    mixture, linear in y, of the rows i and i + 1. Moving y to y' in there changes the probability of an event by
+    |y' - y| |Q_{i+1} - Q_i|, which is at most |y' - y| (rho - 1) min(Q_i, Q_{i+1}) <= |y' - y| (rho - 1) Q_y, so that
+    Q_y' <= e^{|y' - y| (rho - 1)} Q_y. Walk from one data set to the other, counter by counter and cell by cell.
+
+    Raises:
+        PrivacyViolation: if that is more than `epsilon`.
+    """
+    spent = distance * (one_step.worst_ratio - 1)
+    if spent > epsilon:
+        raise PrivacyViolation(
+            f"rounded counters exceed epsilon: {float(spent):.17g} where {float(epsilon):.17g} is allowed."
+        )
+    return replace(one_step, total_epsilon=epsilon)
 
 
 def _judge(comparisons: Iterable[_Comparison], rows_checked: int, table_sha256: str, epsilon: Fraction) -> Certificate:

@@ -184,11 +184,16 @@ class CounterSketch:
         keys, counts = self.counters()
         return SketchContents(keys, counts, self.decrements, 1)
 
+    def reduced_contents(self) -> SketchContents:
+        """What a mechanism with delta = 0 reads; only sketches of one stream can be reduced. Private."""
+        raise InvalidParameter("a sketch of users cannot be reduced.")
+
     def publish(
         self,
         epsilon: float | str | Fraction,
-        delta: float | str | Fraction,
+        delta: float | str | Fraction | None = None,
         *,
+        universe: Any = None,
         name: str | None = None,
         unit: str | None = None,
         elements_per_unit: int = 1,
@@ -200,7 +205,10 @@ class CounterSketch:
 
         Args:
             epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
-            delta: the probability with which the guarantee may fail.
+            delta: the probability with which the guarantee may fail; left out with a universe.
+            universe: all keys there may be, as a name such as "ipv4" or an object of `dptally.universes`: then the
+                release keeps delta = 0, and may hold keys that nobody has; not for merged sketches and sketches of
+                users.
             name: of the key column in the release; "key" if it is left out.
             unit: what units are called, for sketches of users.
             elements_per_unit: how many elements of one unit the stream may hold, equal ones or not; not for merged
@@ -219,6 +227,7 @@ class CounterSketch:
             self,
             epsilon,
             delta,
+            universe=universe,
             name=name,
             unit=unit,
             elements_per_unit=elements_per_unit,

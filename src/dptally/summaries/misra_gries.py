@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.mechanisms.private_misra_gries import SketchContents
 from dptally.randomness import BitSource
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
@@ -139,6 +140,11 @@ class MisraGriesSketch(CounterSketch):
         scaled = counts * np.int64(self.capacity + 1) - counts.sum()
         positive = scaled > 0
         return keys.filter(pa.array(positive)), scaled[positive]
+
+    def reduced_contents(self) -> SketchContents:
+        """What a mechanism with delta = 0 reads. Private."""
+        keys, scaled = self.reduced()
+        return SketchContents(keys, scaled, self.total, self.capacity + 1)
 
     @classmethod
     def from_counters(cls, counters: Any, capacity: int, total: int, *, bits: BitSource | None = None) -> Self:

@@ -74,13 +74,17 @@ class SummedSketches:
         """Add up further sums, of other streams."""
         return _add([self, *others])
 
-    def publish(self, epsilon: object, delta: object, **options: Any) -> Release:
+    def publish(self, epsilon: object, delta: object = None, **options: Any) -> Release:
         """Release it privately; options as for `MisraGriesSketch.publish`."""
         return publish_sketch(self, epsilon, delta, **options)
 
     def contents(self) -> SketchContents:
         """What a mechanism reads."""
         return SketchContents(self._keys, self._scaled, self.total, self.capacity + 1)
+
+    def reduced_contents(self) -> SketchContents:
+        """The same: it is reduced already."""
+        return self.contents()
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write it to a file that only its owner may read: it is private."""
