@@ -1,0 +1,103 @@
+"""The file of a prefix tree: one Parquet file, with versioned metadata inside.
+
+Columns: `node` (see `dptally.heavy_hitters.domains`), `prefix`, `level`, `whole`, `value`, `estimate`, `lower`, `upper`
+(bounds at 95 %). The metadata is one JSON object under the key ``dptally_tree``. Reading takes `node`, `level`, `value`
+and the metadata, and computes the rest anew. Nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dptally.errors import InvalidParameter, UnreadableRelease
+from dptally.heavy_hitters.plans import TriePlan
+from dptally.heavy_hitters.tree import Node, PrefixTree
+from dptally.whole_files import check_target, complete_or_absent
+
+__all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
+
+FORMAT_VERSION = 1
+_KEY = b"dptally_tree"
+
+
+def metadata(tree: PrefixTree) -> dict[str, Any]:
+    """Everything about a tree but its nodes, as plain data."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "plan": tree.plan.to_dict(),
+        "unit": tree.guarantee.unit,
+        "private": tree.guarantee.private,
+        "neighbours": tree.guarantee.neighbours,
+    }
+
+
+def save_tree(tree: PrefixTree, path: Path, *, overwrite: bool) -> None:
+    """Write the file under its name only when it is complete and on disk."""
+    import pyarrow.parquet as pq
+
+    check_target(path, overwrite=overwrite)
+    table = tree.to_arrow().replace_schema_metadata({_KEY: json.dumps(metadata(tree)).encode()})
+    with complete_or_absent(path, overwrite=overwrite) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def load_tree(path: str | Path) -> PrefixTree:
+    """Read the file of a prefix tree.
+
+    Raises:
+        UnreadableRelease: if the file is missing, damaged, not of a prefix tree, or of another version.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = Path(path)
+    if not place.is_file():
+        raise UnreadableRelease(f"{place} is not a file.")
+    try:
+        table = pq.read_table(place, partitioning=None)
+    except (pa.ArrowException, OSError, ValueError):
+        raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
+    packed = (table.schema.metadata or {}).get(_KEY)
+    if packed is None:
+        raise UnreadableRelease(f"{place} is a Parquet file but not a prefix tree of dptally.")
+    try:
+        facts = json.loads(packed)
+        version = facts["format_version"]
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableRelease(f"{place} has damaged metadata.") from None
+    if version != FORMAT_VERSION:
+        raise UnreadableRelease(
+            f"{place} has format version {str(version)[:20]}, and this dptally reads version {FORMAT_VERSION}; "
+            "a newer dptally may read it."
+        )
+    try:
+        plan = TriePlan.from_dict(facts["plan"])
+        unit = None if facts["unit"] is None else str(facts["unit"])
+        columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
+        # Nodes without bounds were added up from the others.
+        nodes = [
+            Node(int(level), str(node), int(value))
+            for level, node, value, lower in zip(*columns, strict=True)
+            if lower is not None
+        ]
+        _check(plan, nodes)
+        return PrefixTree(plan, nodes, plan.guarantee(unit=unit, private=facts["private"] is True))
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidParameter, pa.ArrowException):
+        raise UnreadableRelease(f"{place} has damaged metadata.") from None
+
+
+def _check(plan: TriePlan, nodes: list[Node]) -> None:
+    """Refuse nodes that a run of the plan cannot have reported."""
+    known = {node.name for node in nodes if node.name}
+    if len(known) != len(nodes):
+        raise InvalidParameter("nodes must have different names.")
+    for node in nodes:
+        if not 1 <= node.level <= len(plan.lengths) or node.value < plan.law.threshold:
+            raise InvalidParameter("a node is not of the tree.")
+        previous = 0 if node.level == 1 else plan.lengths[node.level - 2]
+        if not plan.domain.is_node(node.name, previous, plan.lengths[node.level - 1]):
+            raise InvalidParameter("a node is not of the tree.")
+        if node.level > 1 and not plan.single_round and plan.domain.above(node.name, previous) not in known:
+            raise InvalidParameter("a node is without its parent.")
