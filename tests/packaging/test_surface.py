@@ -42,6 +42,7 @@ PUBLIC_NAMES = [
 ]
 PUBLIC_SIDE = [
     "combined_releases.py",
+    "heavy_hitters",
     "release.py",
     "release_file.py",
     "compact_release.py",
@@ -53,7 +54,7 @@ PUBLIC_SIDE = [
     "estimates",
     "observation_models",
 ]
-PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline", "pure_requests"}
+PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline", "trie_pipeline", "pure_requests"}
 STANDING_ALONE = {
     "privacy/certifier.py": {"dptally.errors"},
     "privacy/pure_judge.py": {"dptally.errors", "dptally.privacy.certifier"},
