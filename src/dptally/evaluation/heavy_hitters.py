@@ -23,6 +23,7 @@ from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
 from dptally.observation_models.round_parameters import COMPOSITIONS
 from dptally.pipeline import publish
 from dptally.randomness import SeededBits
+from dptally.release import Release
 from dptally.trie_pipeline import publish_tree
 
 __all__ = ["Score", "Task", "compare", "interaction_targets", "main", "score", "shakespeare_words"]
@@ -82,7 +83,9 @@ def compare(task: Task, epsilon: str, delta: str, *, runs: int = 5) -> pl.DataFr
     """Mean recall and precision of all ways, at the same total budget."""
 
     def histogram(seed: int) -> dict[Value, int]:
-        table = publish(task.counts, epsilon=epsilon, delta=delta, randomness=SeededBits(seed)).table()
+        release = publish(task.counts, epsilon=epsilon, delta=delta, randomness=SeededBits(seed))
+        assert isinstance(release, Release)  # noqa: S101 - for the type checker
+        table = release.table()
         return dict(zip(table.get_column("key").to_list(), table.get_column("estimate").to_list(), strict=True))
 
     def tree(**options: object) -> Callable[[int], dict[Value, int]]:
