@@ -6,6 +6,8 @@ The public names, loaded when first used so that importing the package stays che
 - `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
 - `MisraGriesSketch(capacity)` and `UserMisraGriesSketch(capacity, max_keys_per_unit)` hold streams in bounded memory;
   `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
+- `publish_quantiles(source, value=, low=, high=, epsilon=, ...)` makes a `RangeRelease`, which answers quantiles and
+  ranges; `load_ranges(path)` reads one back; `find_quantile` searches one quantile;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from dptally.pipeline import publish, sanitize
     from dptally.planning import Plan, plan
     from dptally.privacy import Certificate, Guarantee
+    from dptally.range_release import RangeRelease
+    from dptally.range_release_file import load_ranges
+    from dptally.ranges import find_quantile, publish_quantiles
     from dptally.release import Release
     from dptally.release_file import load
     from dptally.summaries.misra_gries import MisraGriesSketch
@@ -53,16 +58,20 @@ __all__ = [
     "Ppswor",
     "Priority",
     "PrivacyViolation",
+    "RangeRelease",
     "Release",
     "SamplingScheme",
     "UnreadableRelease",
     "UserMisraGriesSketch",
     "__version__",
     "combine",
+    "find_quantile",
     "load",
+    "load_ranges",
     "load_sketch",
     "plan",
     "publish",
+    "publish_quantiles",
     "sanitize",
     "sum_sketches",
 ]
@@ -81,15 +90,19 @@ _HOMES = {
     "Ppswor": "dptally.observation_models.sampling_schemes",
     "Priority": "dptally.observation_models.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
+    "RangeRelease": "dptally.range_release",
     "Release": "dptally.release",
     "SamplingScheme": "dptally.observation_models.sampling_schemes",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
     "combine": "dptally.combined_releases",
-    "load": "dptally.release_file",
     "load_sketch": "dptally.summaries.summed_sketches",
+    "find_quantile": "dptally.ranges",
+    "load": "dptally.release_file",
+    "load_ranges": "dptally.range_release_file",
     "plan": "dptally.planning",
     "publish": "dptally.pipeline",
+    "publish_quantiles": "dptally.ranges",
     "sanitize": "dptally.pipeline",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }

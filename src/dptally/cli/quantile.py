@@ -1,0 +1,154 @@
+"""The command ``quantile``.
+
+JSON: `value`, `grid`, `guarantee`, `law`, `certificate` as in the metadata of the file (fractions as strings),
+`nodes_released`, `guarantee_text`, `output` (the path, or null), and `quantiles`: for each one `q`, `estimate`,
+`lower`, `upper`, `confidence`; dates and times in ISO form.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dptally.cli.parser import add_command, add_confidence, whole_number
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dptally.cli.parser import Commands
+
+__all__ = ["add_commands", "read_value"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``quantile``."""
+    parser = add_command(
+        commands,
+        "quantile",
+        _quantile,
+        summary="publish quantiles of a column of numbers, dates or times",
+        details=(
+            "Publish a tree of counts over a public interval, and print quantiles of it with bounds. With -o the tree\n"
+            "is written as one Parquet file, which answers any quantile or range later: dptally.load_ranges(FILE)."
+        ),
+        example=(
+            "dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 "
+            "--epsilon 1 --delta 1e-6 -q 0.5 -q 0.9"
+        ),
+    )
+    parser.add_argument(
+        "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
+    )
+    parser.add_argument("--value", metavar="COLUMN", required=True, help="the column of numbers, dates or times")
+    for name, what in (("--low", "smallest"), ("--high", "largest")):
+        parser.add_argument(
+            name, metavar="VALUE", required=True, help=f"{what} value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public"
+        )
+    parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
+    parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
+    parser.add_argument("--delta", metavar="D", help="well below one over the number of units, as 1e-6; not for dense")
+    parser.add_argument(
+        "-q", "--quantile", metavar="Q", action="append", help="share, as 0.5; repeat for several (default: quartiles)"
+    )
+    parser.add_argument("--resolution", metavar="N", type=whole_number, help="bins (default: 1024, or all values)")
+    parser.add_argument("--branching", metavar="B", type=whole_number, default=4, help="of the tree (default: 4)")
+    parser.add_argument(
+        "--mechanism",
+        default="sample_and_threshold",
+        help="sample_and_threshold (default), weighted_sample, or dense, which has delta 0",
+    )
+    parser.add_argument("--outside", choices=("clamp", "drop"), default="clamp", help="other values (default: clamp)")
+    parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
+    parser.add_argument("--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the name does not tell")
+    parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the tree (Parquet)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_confidence(parser)
+    parser.add_argument(
+        "--not-private-seed", metavar="N", type=whole_number, help="repeatable draws for tests: not private"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing but what was asked for")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
+
+
+def _quantile(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import print_json, print_table, say
+    from dptally.estimates.frequencies import as_confidence
+    from dptally.randomness import SeededBits
+    from dptally.range_release import as_share
+    from dptally.ranges import publish_quantiles
+    from dptally.whole_files import check_target
+
+    confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
+    shares = [as_share(q) for q in arguments.quantile or ("0.25", "0.5", "0.75")]
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None:
+        check_target(output, overwrite=arguments.overwrite)
+    release = publish_quantiles(
+        arguments.input[0] if len(arguments.input) == 1 else arguments.input,
+        value=arguments.value,
+        low=read_value("--low", arguments.low),
+        high=read_value("--high", arguments.high),
+        unit=arguments.unit,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        resolution=arguments.resolution,
+        branching=arguments.branching,
+        mechanism=arguments.mechanism,
+        outside=arguments.outside,
+        count=arguments.count,
+        format=arguments.format,
+        memory_limit=arguments.memory_limit,
+        randomness=None if arguments.not_private_seed is None else SeededBits(arguments.not_private_seed),
+        progress=False if arguments.quiet or arguments.no_progress else None,
+    )
+    if output is not None:
+        release.save(output, overwrite=arguments.overwrite)
+    rows: list[dict[str, Any]] = []
+    for share in shares:
+        found = release.quantile(share, confidence=confidence)
+        rows.append(
+            {
+                "q": float(share),
+                "estimate": _plain(found.estimate),
+                "lower": _plain(found.lower),
+                "upper": _plain(found.upper),
+            }
+        )
+    if arguments.json:
+        for row in rows:
+            row["confidence"] = float(confidence)
+        print_json({**release.describe(), "output": None if output is None else str(output), "quantiles": rows})
+        return
+    import polars as pl
+
+    frame = pl.DataFrame(rows)
+    if sys.stdout.isatty():
+        print_table(frame.select(pl.all().cast(pl.String)), keys=frame.width)
+    else:
+        sys.stdout.write(frame.write_csv())
+    if arguments.quiet:
+        return
+    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=True)
+    say(f"Certificate, {release.grid.levels} levels together: {release.certificate}", remark=True)
+    if output is not None:
+        say(f"Wrote {output}. Next: dptally.load_ranges({shlex.quote(str(output))!r}).quantile(0.5)", remark=True)
+
+
+def read_value(name: str, text: str) -> int | float | datetime.date | datetime.datetime:
+    """Read an end of an interval: a whole number, a number, a date or a time."""
+    for read in (int, float, datetime.date.fromisoformat, datetime.datetime.fromisoformat):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise InvalidParameter(f"{name} must be a number, a date or a time such as 2013-01-31T12:00, got {text[:40]!r}.")
+
+
+def _plain(value: object) -> object:
+    """A value for JSON and tables."""
+    return value.isoformat() if isinstance(value, datetime.date) else value

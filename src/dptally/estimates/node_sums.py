@@ -1,0 +1,243 @@
+"""How many units the nodes of a tree hold together, from what was released of them: estimates and exact bounds.
+
+The nodes asked about are disjoint, fixed without looking at the release, and of any levels; every unit is in at most
+one of them, with a coin or noise of its own. Floating point: estimates, not guarantees. The allowed error is lowered by
+one part in a million, which is more than the arithmetic is off by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
+
+__all__ = ["NodeSums", "TreeLaw", "lower_of_binomial", "node_sums", "upper_of_binomial"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+TreeLaw = SampleAndThreshold | WeightedSample | DyadicGeometric
+
+_SAFE = 1 - 1e-6
+_ROUNDING = 1e-11  # more than a convolution by FFT is off by
+_LARGEST = 2.0**62
+
+
+class NodeSums(Protocol):
+    """What a law says about sums of nodes."""
+
+    def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """An estimate of each node by itself, and the variance to weigh it by."""
+
+    def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """A number that exceeds the true number of units in some nodes with probability at most `error`.
+
+        Args:
+            sums: of the reported values.
+            nodes: how many nodes were added up, reported or not.
+            hidden: how many of them were not reported.
+            error: allowed probability.
+        """
+
+    def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """A number that is below the true number of units with probability at most `error`; see `lower`."""
+
+
+def node_sums(law: TreeLaw) -> NodeSums:
+    """The estimates and bounds that belong to a law."""
+    if isinstance(law, SampleAndThreshold):
+        return _Sampled(law)
+    return _Dropped(law) if isinstance(law, WeightedSample) else _Shifted(law)
+
+
+class _Sampled:
+    """Values are numbers of kept units, those of hidden nodes are from 0 to t - 1.
+
+    The kept units of all nodes together, V, are Binomial(W, p) for W units, whatever nodes and levels they are in. With
+    R the sum of reported values and h hidden nodes, R <= V <= R + h (t - 1), so the binomial bounds of W at the two
+    ends hold: no error is added up over nodes. The part h (t - 1) / p is what Lemma 9 of [BC22] counts.
+    """
+
+    def __init__(self, law: SampleAndThreshold) -> None:
+        self._rate, self._threshold = float(law.rate), law.threshold
+
+    def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        kept = values / self._rate
+        return np.where(reported, kept, 0.0), np.where(
+            reported, kept * (1 - self._rate) / self._rate, (self._threshold / self._rate) ** 2 / 3
+        )
+
+    def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        return lower_of_binomial(sums, self._rate, error)
+
+    def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        return upper_of_binomial(sums + hidden * (self._threshold - 1), self._rate, error)
+
+
+class _SumOfCopies:
+    """The law of a sum of independent copies of a number from 0 up.
+
+    Long laws are put into groups of neighbouring numbers. A sum of numbers is at least that of the groups' smallest
+    ones, and at most that of their largest ones, which is what bounds are taken from.
+    """
+
+    def __init__(self, masses: Floats, longest: int = 8192) -> None:
+        self._grain = -(-len(masses) // longest)
+        padded = np.zeros(-(-len(masses) // self._grain) * self._grain)
+        padded[: len(masses)] = masses
+        self._masses = padded.reshape(-1, self._grain).sum(axis=1)
+        self._known: dict[tuple[int, float, bool], int] = {}
+
+    def _cumulative(self, copies: int) -> Floats:
+        length = copies * (len(self._masses) - 1) + 1
+        size = 1 << max(1, (length - 1).bit_length())
+        masses = np.fft.irfft(np.fft.rfft(self._masses, size) ** copies, size)[:length]
+        return _floats(np.cumsum(np.maximum(masses, 0.0)))
+
+    def upper(self, copies: int, share: float) -> int:
+        """The smallest q with P[sum > q] <= share, or a larger one."""
+        key = copies, share, True
+        if key not in self._known:
+            reached = self._cumulative(copies)
+            last = len(reached) - 1
+            group = last if share <= 10 * _ROUNDING else min(int(np.searchsorted(reached, 1 - share + _ROUNDING)), last)
+            self._known[key] = group * self._grain + copies * (self._grain - 1)
+        return self._known[key]
+
+    def lower(self, copies: int, share: float) -> int:
+        """The largest q with P[sum < q] <= share, or a smaller one."""
+        key = copies, share, False
+        if key not in self._known:
+            reached = self._cumulative(copies)
+            group = 0 if share <= 10 * _ROUNDING else int(np.searchsorted(reached, share - _ROUNDING, side="right"))
+            self._known[key] = group * self._grain
+        return self._known[key]
+
+
+class _Dropped:
+    """A node of w units has the value w - D if that is positive, D of one law on 0 .. d.
+
+    With X the sum of values and D_i the drops of all k nodes, W - X is the sum of min(D_i, w_i): at most that of all
+    D_i, and at least that of all D_i less d for each hidden node (a reported one has D_i < w_i).
+    """
+
+    def __init__(self, law: WeightedSample) -> None:
+        drops = np.array([float(mass) for mass in law.drop_law])
+        places = np.arange(len(drops))
+        self._most = len(drops) - 1
+        self._mean = float(places @ drops)
+        self._variance = max(float(((places - self._mean) ** 2) @ drops), 1e-6)
+        self._half = float(law.first_frequency(Fraction(1, 2)) or len(drops))
+        self._sums = _SumOfCopies(drops)
+
+    def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        return np.where(reported, values + self._mean, 0.0), np.where(reported, self._variance, self._half**2 / 3)
+
+    def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        below = _for_each(nodes, lambda count: self._sums.lower(count, error * _SAFE))
+        return _floats(sums + np.maximum(below - hidden * self._most, 0))
+
+    def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        above = _for_each(nodes, lambda count: self._sums.upper(count, error * _SAFE))
+        return _floats(sums + above)
+
+
+class _Shifted:
+    """Every node has its number of units plus symmetric noise, or, rarely, a uniform value."""
+
+    def __init__(self, law: DyadicGeometric) -> None:
+        half = np.array([mass / law.whole for mass in law.half_masses])
+        masses = np.concatenate([half[:0:-1], half])
+        self._reach = law.reach
+        self._uniform = float(law.mixing)
+        self._variance = float(2 * (np.arange(len(half)) ** 2) @ half)
+        self._sums = _SumOfCopies(masses)
+
+    def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        return values.astype(np.float64), np.full(len(values), max(self._variance, 1e-6))
+
+    def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        return _floats(np.maximum(sums - self._off(nodes, error), 0))
+
+    def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        return _floats(np.maximum(sums + self._off(nodes, error), 0))
+
+    def _off(self, nodes: Integers, error: float) -> Integers:
+        """What the noise of so many nodes exceeds with at most this probability."""
+
+        def off(count: int) -> int:
+            # A uniform value, of probability below 2^-60, counts as an error.
+            return self._sums.upper(count, error * _SAFE - count * self._uniform) - count * self._reach
+
+        return _for_each(nodes, off)
+
+
+def _floats(numbers: NDArray[Any]) -> Floats:
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def _for_each(counts: Integers, of: Callable[[int], int]) -> Integers:
+    """A function of each count, evaluated once for equal ones."""
+    distinct, places = np.unique(counts, return_inverse=True)
+    return np.array([of(count) for count in distinct.tolist()], dtype=np.int64)[places]
+
+
+def upper_of_binomial(values: Integers, rate: float, error: float) -> Floats:
+    """The largest w for which v or less of Binomial(w, rate) is not known to be less likely than `error`.
+
+    With z the normal quantile of the error, D the relative entropy and s(k, w) = sign(k - p w) sqrt(2 w D(k/w || p)),
+    P[v or less] <= Phi(s(v + 1, w)) for all w [ZS13, Theorem 1]; s falls as w grows. So this is the largest w with
+    s(v + 1, w) > z, and it is below the truth with probability at most `error`.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    z = NormalDist().inv_cdf(error * _SAFE)
+    low, high = v.copy(), _end(v, rate, z)  # invariant: `low` passes, all above `high` do not
+    while (low < high).any():
+        middle = low + np.ceil((high - low) / 2)
+        passes = _signed(np.minimum(v + 1, middle), middle, rate) > z
+        low, high = np.where(passes, middle, low), np.where(passes, high, np.maximum(middle - 1, low))
+    return low
+
+
+def lower_of_binomial(values: Integers, rate: float, error: float) -> Floats:
+    """The smallest w for which v or more of Binomial(w, rate) is not known to be less likely than `error`.
+
+    As in `upper_of_binomial`, P[v or more] <= 1 - Phi(s(v - 1, w)): the smallest w with s(v - 1, w) < -z. It exceeds
+    the truth with probability at most `error`.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    z = NormalDist().inv_cdf(error * _SAFE)
+    low, high = v.copy(), _end(v, rate, z)  # invariant: `high` passes, all below `low` do not
+    while (low < high).any():
+        middle = low + np.floor((high - low) / 2)
+        trials = np.maximum(middle, 1)
+        passes = _signed(np.maximum(v - 1, 0), trials, rate) < -z
+        # P[at least one] is known: 1 - (1 - p)^w.
+        passes = np.where(v <= 1, (v == 0) | (-np.expm1(trials * math.log1p(-rate)) > error * _SAFE), passes)
+        low, high = np.where(passes, low, np.minimum(middle + 1, high)), np.where(passes, middle, high)
+    return low
+
+
+def _end(v: Floats, rate: float, z: float) -> Floats:
+    """Beyond all w that come into question."""
+    reach = abs(z) + 2
+    return _floats(np.minimum(np.ceil((v + 1 + 4 * reach * (np.sqrt(v + 1) + reach)) / rate) + 1, _LARGEST))
+
+
+def _signed(hits: Floats, trials: Floats, rate: float) -> Floats:
+    return _floats(np.sign(hits - rate * trials) * np.sqrt(2 * _distance(hits, trials, rate)))
+
+
+def _distance(hits: Floats, trials: Floats, rate: float) -> Floats:
+    """n times the relative entropy of hits / n and the rate."""
+    result = np.zeros_like(trials)
+    for seen, expected in ((hits, trials * rate), (trials - hits, trials * (1 - rate))):
+        off = (seen - expected) / expected
+        result += expected * (np.where(seen > 0, (1 + off) * np.log1p(np.where(seen > 0, off, 0.0)), 0.0) - off)
+    return _floats(np.maximum(result, 0.0))

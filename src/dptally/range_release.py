@@ -1,0 +1,287 @@
+"""A release of a tree of counts: how many values are in a range, what share is below, where the quantiles are.
+
+Everything here is public: a release holds nothing that is not in its file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.estimates.frequencies import as_confidence
+from dptally.estimates.node_sums import TreeLaw, node_sums
+from dptally.estimates.range_tree import RangeTree
+from dptally.exact import as_fraction
+from dptally.observation_models import DyadicGeometric, SampleAndThreshold
+from dptally.observation_models.reading import read_law
+from dptally.tree_laws import certify_tree
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+    from dptally.grids import Grid, Value
+    from dptally.privacy import Certificate, Guarantee
+
+__all__ = ["QuantileEstimate", "RangeEstimate", "RangeRelease", "as_share"]
+
+
+@dataclass(frozen=True)
+class RangeEstimate:
+    """A number of units, or a share of them, with bounds that hold with probability `confidence`.
+
+    Attributes:
+        estimate: from the tree whose nodes add up.
+        lower: by the law of what was released, whatever the data.
+        upper: the same.
+        confidence: of both bounds together, for a question asked without looking at the release.
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+    confidence: Fraction
+
+
+@dataclass(frozen=True)
+class QuantileEstimate:
+    """The smallest value that a share `q` of the units does not exceed.
+
+    Attributes:
+        q: the share.
+        estimate: within a bin by straight lines; None where nothing was released.
+        lower: smallest value of the first bin that may hold the quantile.
+        upper: largest value of the last bin that may hold it (for continuous kinds, the end of that bin).
+        confidence: of both bounds together.
+    """
+
+    q: Fraction
+    estimate: Value | None
+    lower: Value
+    upper: Value
+    confidence: Fraction
+
+
+class RangeRelease:
+    """A released tree of counts. Made by `dptally.publish_quantiles` or `dptally.range_release_file.load_ranges`.
+
+    Args:
+        grid: how values became bins.
+        name: of the value column.
+        values: per level, from the children of the root to the bins, what was released of each node; 0 where hidden.
+        guarantee: what is promised.
+        certificate: the judge's finding on the table the values were drawn from, for all levels together.
+        law: the law of the values of each level.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        name: str,
+        values: list[NDArray[np.int64]],
+        guarantee: Guarantee,
+        certificate: Certificate,
+        law: TreeLaw,
+    ) -> None:
+        self.grid = grid
+        self.name = name
+        self.guarantee = guarantee
+        self.certificate = certificate
+        self.law = law
+        dense = isinstance(law, DyadicGeometric)
+        reported = [np.ones(len(level), dtype=bool) if dense else level > 0 for level in values]
+        self._tree = RangeTree(node_sums(law), grid.branching, values, reported)
+
+    def __repr__(self) -> str:
+        promise = (
+            "NOT PRIVATE (seeded)"
+            if not self.guarantee.private
+            else f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
+        )
+        return f"<RangeRelease of {self.name!r}, {self.grid.bins} bins in {self.grid.levels} levels: {promise}>"
+
+    def __len__(self) -> int:
+        """How many nodes were released."""
+        return sum(int(np.count_nonzero(level)) for level in self._tree.reported)
+
+    # ---- questions ----
+
+    def range(self, low: object = None, high: object = None, *, confidence: object = 0.95) -> RangeEstimate:
+        """How many units have a value from `low` to `high`.
+
+        Whole numbers and dates include both ends; for continuous kinds `high` itself is not counted unless it is the
+        end of the interval. Inside a bin the estimate follows a straight line; bounds are those of the bins that the
+        range covers whole (`lower`) and touches (`upper`).
+
+        Args:
+            low: None for the start of the interval.
+            high: None for its end.
+            confidence: of the bounds, for a range chosen without looking at the release.
+        """
+        level = as_confidence(confidence)
+        start, end = self._place("low", low), self._place("high", high, after=True)
+        if start > end:
+            raise InvalidParameter("low must not be above high.")
+        error = float(1 - level)
+        lower = self._tree.bounds(math.ceil(start), math.floor(end), error)[0]
+        upper = max(lower, self._tree.bounds(math.floor(start), math.ceil(end), error)[1])
+        estimate = self._units(end) - self._units(start)
+        return RangeEstimate(min(max(estimate, lower), upper), lower, upper, level)
+
+    def total(self, *, confidence: object = 0.95) -> RangeEstimate:
+        """How many units there are (those with a value in the interval, where others are left out)."""
+        return self.range(confidence=confidence)
+
+    def cdf(self, value: object, *, confidence: object = 0.95) -> RangeEstimate:
+        """The share of units whose value is at most `value` (below it, for continuous kinds)."""
+        level = as_confidence(confidence)
+        place = self._place("value", value, after=True)
+        error = float(1 - level)
+        lower = self._tree.share_bounds(math.floor(place), error)[0]
+        upper = self._tree.share_bounds(math.ceil(place), error)[1]
+        everything = float(self._tree.cumulative[-1])
+        share = self._units(place) / everything if everything else place / self.grid.bins
+        return RangeEstimate(min(max(share, lower), upper), lower, upper, level)
+
+    def quantile(self, q: object, *, confidence: object = 0.95) -> QuantileEstimate:
+        """The smallest value that a share `q` of the units does not exceed.
+
+        Args:
+            q: from 0 to 1; every share is at least 0, so 0 gives the start of the interval.
+            confidence: of the bounds; see `dptally.estimates.range_tree.RangeTree.quantile_bounds`.
+        """
+        share, level = as_share(q), as_confidence(confidence)
+        first, last = self._tree.quantile_bounds(float(share), float(1 - level))
+        lower, upper = self.grid.interval(first)[0], self.grid.interval(last)[1]
+        cumulative = self._tree.cumulative
+        if not cumulative[-1]:
+            return QuantileEstimate(share, None, lower, upper, level)
+        wanted = float(share) * cumulative[-1]
+        place = int(np.searchsorted(cumulative[1:], wanted * (1 - 1e-12)))
+        place = min(max(place, first), last)
+        held = cumulative[place + 1] - cumulative[place]
+        part = min(max((wanted - cumulative[place]) / held, 0.0), 1.0) if held > 0 else 0.5
+        start, after = self.grid.edge(place), self.grid.edge(place + 1)
+        if self.grid.whole:
+            estimate = self.grid.value(min(start + math.floor(part * (after - start)), after - 1))
+        else:
+            estimate = self.grid.value(float(start + part * (after - start)))
+        return QuantileEstimate(share, estimate, lower, upper, level)
+
+    def _place(self, name: str, value: object, *, after: bool = False) -> float:
+        """Where a value is, in bins; `after` for the end of a range."""
+        if value is None:
+            return float(self.grid.bins) if after else 0.0
+        tick = self.grid.tick(name, value)
+        if math.isnan(tick):
+            raise InvalidParameter(f"{name} must be a number, got nan.")
+        if self.grid.whole and math.isfinite(tick):
+            tick = math.floor(tick) + 1 if after else math.ceil(tick)
+        return self.grid.place(tick)
+
+    def _units(self, place: float) -> float:
+        whole = min(math.floor(place), self.grid.bins)
+        reached = float(self._tree.cumulative[whole])
+        if place > whole:
+            reached += (place - whole) * float(self._tree.consistent[-1][whole])
+        return reached
+
+    # ---- tables ----
+
+    def table(self) -> pl.DataFrame:
+        """The bins in order.
+
+        Returns:
+            polars.DataFrame: `start`, `end` (as in `Grid.interval`), `estimate` of the units in the bin, `share` of the
+            units up to its end.
+        """
+        import polars as pl
+
+        intervals = [self.grid.interval(place) for place in range(self.grid.bins)]
+        estimate, cumulative = self._tree.consistent[-1], self._tree.cumulative
+        return pl.DataFrame(
+            {
+                "start": [start for start, _ in intervals],
+                "end": [end for _, end in intervals],
+                "estimate": estimate,
+                "share": cumulative[1:] / cumulative[-1] if cumulative[-1] else np.zeros(len(estimate)),
+            }
+        )
+
+    @cached_property
+    def _nodes(self) -> pa.Table:
+        import pyarrow as pa
+
+        parts = []
+        for level, (values, reported) in enumerate(zip(self._tree.values, self._tree.reported, strict=True), start=1):
+            places = np.flatnonzero(reported)
+            size = self.grid.branching ** (self.grid.levels - level)
+            ends = [self.grid.interval(min((place + 1) * size, self.grid.bins) - 1)[1] for place in places.tolist()]
+            kind = {"integer": pa.int64(), "number": pa.float64(), "date": pa.date32()}.get(
+                self.grid.kind, pa.timestamp("us")
+            )
+            parts.append(
+                pa.table(
+                    {
+                        "level": pa.array(np.full(len(places), level), pa.int32()),
+                        "node": pa.array(places, pa.int64()),
+                        "start": pa.array([self.grid.interval(place * size)[0] for place in places.tolist()], kind),
+                        "end": pa.array(ends, kind),
+                        "value": pa.array(values[places], pa.int64()),
+                        "estimate": pa.array(self._tree.consistent[level - 1][places], pa.float64()),
+                    }
+                )
+            )
+        return pa.concat_tables(parts).combine_chunks()
+
+    def nodes(self) -> pa.Table:
+        """What was drawn: `level`, `node`, `start`, `end`, `value`, and the `estimate` in which nodes add up."""
+        return self._nodes
+
+    # ---- trust ----
+
+    def verify(self) -> Certificate:
+        """Rebuild the law's table from the stated parameters, judge it again for all levels, and compare.
+
+        Raises:
+            PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
+        """
+        law = read_law(self.law.facts())
+        if not isinstance(law, TreeLaw):
+            raise PrivacyViolation("the release names a law that no tree is drawn from.")
+        found = certify_tree(law, self.grid.levels, self.guarantee.epsilon, self.guarantee.delta)
+        if found != self.certificate:
+            raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
+        if isinstance(law, SampleAndThreshold) and any(
+            ((level > 0) & (level < law.threshold)).any() for level in self._tree.values
+        ):
+            raise PrivacyViolation("the release holds values below the threshold it states.")
+        return found
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write one Parquet file that other tools can open; complete or not there at all."""
+        from dptally.range_release_file import save_ranges
+
+        save_ranges(self, Path(path), overwrite=overwrite)
+
+    def describe(self) -> dict[str, Any]:
+        """What is promised and how it was checked, as plain data for JSON."""
+        from dptally.range_release_file import metadata
+
+        return {**metadata(self), "nodes_released": len(self), "guarantee_text": str(self.guarantee)}
+
+
+def as_share(q: object) -> Fraction:
+    """Read a share from 0 to 1."""
+    share = as_fraction("q", q)
+    if not 0 <= share <= 1:
+        raise InvalidParameter(f"q must be from 0 to 1, got {q}.")
+    return share

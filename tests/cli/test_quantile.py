@@ -1,0 +1,84 @@
+"""The command ``quantile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dptally
+from tests.cli.conftest import PRIVACY, Run
+
+INTERVAL = ("--value", "delay", "--low", -60, "--high", 1500)
+
+
+@pytest.fixture
+def flights(tmp_path: Path) -> Path:
+    """20,000 rows with delays 0 to 99, some missing or out of the interval, and a day each."""
+    place = tmp_path / "flights.csv"
+    rows = [f"{i},{i % 100},2013-01-{1 + i % 28:02d}" for i in range(20_000)]
+    place.write_text(
+        "\n".join(["flight,delay,day", *rows, "a,,", "b,nonsense,2013-13-13", "c,99999,2012-01-01"]) + "\n"
+    )
+    return place
+
+
+def test_quantiles_are_printed_as_csv(run: Run, flights: Path) -> None:
+    """Into a pipe, one line for each quantile; what is promised goes to standard error."""
+    done = run("quantile", flights, *INTERVAL, *PRIVACY, "-q", "0.5", "-q", "0.9")
+    assert done.status == 0
+    head, *lines = done.out.splitlines()
+    assert head == "q,estimate,lower,upper"
+    for line, true in zip(lines, (49, 89), strict=True):
+        _, estimate, lower, upper = (float(part) for part in line.split(","))
+        assert lower <= estimate <= upper
+        assert abs(estimate - true) < 15
+    assert "differentially private with epsilon = 1 and delta = 1e-06" in done.err
+    assert "levels together" in done.err
+
+
+def test_a_file_and_json(run: Run, flights: Path, tmp_path: Path) -> None:
+    """With -o the tree is written and can be read; JSON names the file, the promise and the quantiles."""
+    place = tmp_path / "ranges.parquet"
+    done = run(
+        "quantile", flights, "--value", "day", "--low", "2013-01-01", "--high", "2013-01-31", "--epsilon", 1,
+        "--mechanism", "dense", "-o", place, "--json",
+    )  # fmt: skip
+    facts = json.loads(done.out)
+    assert (done.status, facts["output"], facts["guarantee"]["delta"]) == (0, str(place), "0")
+    assert [found["q"] for found in facts["quantiles"]] == [0.25, 0.5, 0.75]
+    assert all(found["lower"] <= found["estimate"] <= found["upper"] for found in facts["quantiles"])
+    loaded = dptally.load_ranges(place)
+    assert str(loaded.quantile("0.5").estimate) == facts["quantiles"][1]["estimate"]
+    again = run("quantile", flights, *INTERVAL, *PRIVACY, "-o", place)
+    assert again.status != 0 and "exists" in again.err
+
+
+def test_times_and_seeds(run: Run, flights: Path) -> None:
+    """Times are read in ISO form; a seed repeats itself and says that nothing is promised."""
+    request = (
+        "quantile", flights, "--value", "day", "--low", "2013-01-01T00:00", "--high", "2013-02-01T00:00", *PRIVACY,
+        "--not-private-seed", 4,
+    )  # fmt: skip
+    first, second = run(*request), run(*request)
+    assert first.status == 0 and first.out == second.out and "2013-01-" in first.out
+    assert "NOT PRIVATE" in first.err
+    assert run(*request, "--quiet").err == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("--low", "soon"), "--low must be a number, a date or a time such as 2013-01-31T12:00, got 'soon'."),
+        (("--low", "2000"), "low must be below high, got 2000 and 1500."),
+        (("-q", "1.5"), "q must be from 0 to 1, got 1.5."),
+        (("--value", "nothing"), "column 'nothing' is not in the source"),
+        (("--mechanism", "dense"), "delta must be 0 for the mechanism 'dense', got 1e-6."),
+        (("--resolution", "many"), "must be a whole number, got 'many'"),
+    ],
+)
+def test_mistakes_have_their_sentence(run: Run, flights: Path, wrong: tuple[str, str], message: str) -> None:
+    """A bad request ends with one sentence and a status."""
+    done = run("quantile", flights, *INTERVAL, *PRIVACY, *wrong)
+    assert done.status != 0 and message in done.err and not done.out
