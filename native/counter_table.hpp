@@ -39,25 +39,19 @@ public:
     const std::vector<Entry>& all() const { return entries; }
     std::vector<Entry>& all() { return entries; }
 
-    void prefetch(uint32_t place) const {
-        __builtin_prefetch(&entries[place]);
-        __builtin_prefetch(&tags[place / lanes]);
-    }
-    void prefetch_tags(uint64_t hash) const { __builtin_prefetch(&tags[bucket(hash)]); }
-
     // Where the key most likely is, if it is there at all; asks for that memory.
     uint32_t guess(uint64_t hash) const {
         const size_t home = bucket(hash);
-        const uint64_t found = matches(tags[home], home_tag(hash)) | uint64_t{1} << 63;
-        const size_t place = home * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+        const uint64_t found = matches(bucket_tags(home), home_tag(hash)) | uint64_t{1} << 63;
+        const size_t place = home * lanes + lane(found);
         __builtin_prefetch(&entries[place]);
         return static_cast<uint32_t>(place);
     }
 
     uint32_t find(const View& view, uint64_t hash) const {
         const size_t home = bucket(hash);
-        for (uint64_t found = matches(tags[home], home_tag(hash)); found != 0; found &= found - 1) {
-            const size_t place = home * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+        for (uint64_t found = matches(bucket_tags(home), home_tag(hash)); found != 0; found &= found - 1) {
+            const size_t place = home * lanes + lane(found);
             if (Keys::same(entries[place], view)) [[likely]] return static_cast<uint32_t>(place);
         }
         if (passed[passage(home, hash)] == 0) [[likely]] return nowhere;
@@ -65,9 +59,9 @@ public:
     }
 
     // The key must not be there yet, and there must be room; `reserve` makes it.
-    void insert(const Entry& entry, uint64_t hash) {
+    void insert(const View& view, uint64_t level, uint64_t hash) {
         ++held;
-        put(entry, hash);
+        keys.fill(claim(hash), view, level);
     }
 
     void erase(uint32_t place) {
@@ -78,10 +72,8 @@ public:
     // Erase one key and insert another.
     void replace(uint32_t place, const View& view, uint64_t level, uint64_t hash) {
         clear(place);
-        put(keys.make(view, level), hash);
+        keys.fill(claim(hash), view, level);
     }
-
-    Entry make(const View& view, uint64_t level) { return keys.make(view, level); }
 
     // Room for `count` keys in all; entries may move.
     void reserve(size_t count) {
@@ -95,7 +87,7 @@ public:
     }
 
     size_t memory() const {
-        return tags.capacity() * sizeof(uint64_t) + passed.capacity() +
+        return tags.capacity() + passed.capacity() +
                entries.capacity() * sizeof(Entry) + keys.memory();
     }
 
@@ -105,20 +97,22 @@ private:
 
     Seed seed;
     Keys keys;
-    std::vector<uint64_t> tags;
-    std::vector<uint8_t> passed;
+    std::vector<uint8_t> tags, passed;
     std::vector<Entry> entries;
     size_t buckets = 0, held = 0, room = 0;
 
     static uint8_t home_tag(uint64_t hash) { return static_cast<uint8_t>(hash | 0x80); }
-    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 1); }
+    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 2); }
 
-    // The high bit of each byte equal to `tag`; above the first such byte also of some others.
+    // The high bit of each byte equal to `tag`; above the first such byte perhaps also of bytes equal to `tag` ^ 1.
+    // These are never empty, as no tag is 1: an empty entry may hold the very key, gone since.
     static uint64_t matches(uint64_t bytes, uint8_t tag) {
         const uint64_t apart = bytes ^ every * tag;
         return (apart - every) & ~apart & every << 7;
     }
 
+    uint64_t bucket_tags(size_t at) const { return load_word(&tags[at * lanes]); }
+    static size_t lane(uint64_t marks) { return static_cast<uint32_t>(std::countr_zero(marks)) / 8; }
     size_t bucket(uint64_t hash) const { return (hash >> 32) * buckets >> 32; }
     static size_t passage(size_t at, uint64_t hash) { return 4 * at + (hash >> 7 & 3); }
     size_t after(size_t at) const { return at + 1 == buckets ? 0 : at + 1; }
@@ -126,44 +120,42 @@ private:
     [[gnu::noinline]] uint32_t find_passed(const View& view, uint64_t hash, size_t at) const {
         do {
             at = after(at);
-            for (uint64_t found = matches(tags[at], passed_tag(hash)); found != 0; found &= found - 1) {
-                const size_t place = at * lanes + static_cast<size_t>(std::countr_zero(found)) / 8;
+            for (uint64_t found = matches(bucket_tags(at), passed_tag(hash)); found != 0; found &= found - 1) {
+                const size_t place = at * lanes + lane(found);
                 if (Keys::same(entries[place], view)) return static_cast<uint32_t>(place);
             }
         } while (passed[passage(at, hash)] != 0);
         return nowhere;
     }
 
-    [[gnu::always_inline]] void put(const Entry& entry, uint64_t hash) {
+    // An entry for a key with this hash.
+    [[gnu::always_inline]] Entry& claim(uint64_t hash) {
         const size_t home = bucket(hash);
-        const uint64_t bytes = tags[home], free = matches(bytes, 0);
-        if (free == 0) [[unlikely]] return insert_past(entry, hash, home);
-        // The lowest marked bit is the high one of its byte, which is empty.
-        const uint64_t high = free & -free;
-        tags[home] = bytes | high | (high >> 7) * (hash & 0x7f);
-        entries[home * lanes + static_cast<size_t>(std::countr_zero(free)) / 8] = entry;
+        const uint64_t free = matches(bucket_tags(home), 0);
+        if (free == 0) [[unlikely]] return claim_past(hash, home);
+        const size_t place = home * lanes + lane(free);
+        tags[place] = home_tag(hash);
+        return entries[place];
     }
 
     [[gnu::always_inline]] void clear(uint32_t place) {
-        const size_t at = place / lanes, lane = place % lanes;
-        const uint64_t bytes = tags[at], here = uint64_t{0xff} << (8 * lane);
-        if ((bytes & here & every << 7) == 0) [[unlikely]] forget_past(place);
-        tags[at] = bytes & ~here;
+        if (tags[place] < 0x80) [[unlikely]] forget_past(place);
+        tags[place] = 0;
         keys.drop(entries[place]);
         entries[place].state = vacant;
     }
 
-    [[gnu::noinline]] void insert_past(const Entry& entry, uint64_t hash, size_t at) {
+    [[gnu::noinline]] Entry& claim_past(uint64_t hash, size_t at) {
         uint64_t free = 0;
         while (free == 0) {
             uint8_t& count = passed[passage(at, hash)];
             count += count < UINT8_MAX;
             at = after(at);
-            free = matches(tags[at], 0);
+            free = matches(bucket_tags(at), 0);
         }
-        const size_t lane = static_cast<size_t>(std::countr_zero(free)) / 8;
-        tags[at] |= static_cast<uint64_t>(passed_tag(hash)) << (8 * lane);
-        entries[at * lanes + lane] = entry;
+        const size_t place = at * lanes + lane(free);
+        tags[place] = passed_tag(hash);
+        return entries[place];
     }
 
     [[gnu::noinline]] void forget_past(uint32_t place) {
@@ -175,17 +167,15 @@ private:
     }
 
     void resize(size_t count) {
-        buckets = count * 5 / (3 * lanes) + 2;  // three fifths full
+        buckets = count * 2 / lanes + 2;  // half full
         std::vector<Entry> old(buckets * lanes);
-        std::vector<uint64_t> new_tags(buckets, 0);
-        std::vector<uint8_t> new_passed(4 * buckets, 0);
+        std::vector<uint8_t> new_tags(buckets * lanes, 0), new_passed(4 * buckets, 0);
         old.swap(entries);
         tags.swap(new_tags);
         passed.swap(new_passed);
-        held = 0;
         room = count;
         for (const Entry& entry : old)
-            if (entry.level() != vacant) insert(entry, hash(Keys::view(entry)));
+            if (entry.level() != vacant) claim(hash(Keys::view(entry))) = entry;
     }
 };
 

@@ -71,15 +71,12 @@ inline void sort_few_codes(Item* items, size_t count) {
     }
 }
 
-// Two passes over the highest differing bits, four more than would tell evenly spread codes apart, then each run that
+// Two passes over the highest of `width` bits, seven more than would tell evenly spread codes apart, then each run that
 // still ties by itself.
-inline void sort_codes(Item* items, Item* scratch, size_t count) {
+inline void sort_codes(Item* items, Item* scratch, size_t count, int width) {
     if (count <= few) return sort_few_codes(items, count);
-    uint32_t mask = 0;
-    for (size_t at = 1; at < count; ++at) mask |= items[at].code ^ items[0].code;
-    if (mask == 0) return;
-    const int width = std::bit_width(mask);
-    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 4, 22});
+    if (width == 0) return;
+    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 7, 22});
     const int shift = width - taken, low_bits = (taken + 1) / 2, high_bits = taken - low_bits;
     const uint32_t low_mask = (1u << low_bits) - 1, high_mask = (1u << high_bits) - 1;
     uint32_t low[2048], high[2048];
@@ -100,7 +97,7 @@ inline void sort_codes(Item* items, Item* scratch, size_t count) {
     if (shift == 0) return;
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code >> shift != items[start].code >> shift) {
-            if (at - start > 1) sort_codes(items + start, scratch, at - start);
+            if (at - start > 1) sort_codes(items + start, scratch, at - start, shift);
             start = at;
         }
 }
@@ -148,7 +145,7 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
     }
     const int width = std::popcount(mask), shift = std::max(0, width - 32);
     squeeze(words, count, mask, shift, items);
-    sort_codes(items, reinterpret_cast<Item*>(words), count);
+    sort_codes(items, reinterpret_cast<Item*>(words), count, width - shift);
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code != items[start].code) {
             if (at - start > 1)

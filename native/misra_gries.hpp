@@ -6,6 +6,9 @@
 // happens once in capacity + 1 updates at most, so the pass costs O(1) for each update, and the sort O(log capacity)
 // for each eviction.
 //
+// The first zero counters of the list, as many as a batch of rows can evict, are threatened: their level is
+// `offset` - 1, and still they count as zero. All others, zero or not, are out of reach of that batch.
+//
 // The slots that hold nothing yet are Algorithm 1's dummy keys. They count as smaller than every key, so they are taken
 // first; being no keys, they are never equal to one.
 #pragma once
@@ -44,9 +47,10 @@ public:
 
     // Algorithm 1: every row is one element.
     //
-    // A batch of `batch` rows lowers a counter at most as many times. So raising a counter above that commutes with all
-    // else that happens in the batch: these rows, most of a skewed stream, come first, without a branch; the others
-    // follow in their order.
+    // While a batch has no more rows than counters are threatened or free, it lowers none and evicts none but those, so
+    // raising any other counter commutes with all else that happens in the batch. So does, in any batch, raising a
+    // counter that is higher than the batch has rows. These rows, most of a skewed stream, come first, without a
+    // branch; the others follow in their order.
     template <typename Source>
     void update(const Source& rows) {
         View views[batch];
@@ -54,26 +58,26 @@ public:
         uint32_t places[batch];
         uint8_t others[batch];
         check_total(rows.size());
-        for (size_t start = 0; start < rows.size(); start += batch) {
-            const size_t count = std::min(batch, rows.size() - start);
+        for (size_t start = 0, count; start < rows.size(); start += count) {
+            const size_t spare = std::max<size_t>(threatened, capacity - table.size());
+            count = std::min(std::clamp(spare, few, batch), rows.size() - start);
             for (size_t at = 0; at < count; ++at) {
                 views[at] = rows.view(start + at);
                 hashes[at] = table.hash(views[at]);
-                table.prefetch_tags(hashes[at]);
+                places[at] = table.guess(hashes[at]);
             }
-            for (size_t at = 0; at < count; ++at) places[at] = table.guess(hashes[at]);
-            size_t left = 0;
+            const uint64_t low = count <= spare ? offset : offset + count + 1;
             Entry* const entries = table.data();
-            const uint64_t high = offset + batch, heights = vacant - 1 - high;
+            size_t left = 0;
             for (size_t at = 0; at < count; ++at) {
                 Entry& entry = entries[places[at]];
-                // One comparison: neither too low nor vacant.
-                const bool safe = (entry.level() - high - 1 < heights) & Keys::same(entry, views[at]);
+                const bool safe = Keys::same_above(entry, views[at], low);
                 entry.state += safe;
                 others[left] = static_cast<uint8_t>(at);
                 left += !safe;
             }
             for (size_t at = 0; at < left; ++at) add(views[others[at]], hashes[others[at]]);
+            threaten();
             seen += count;
             table.tidy();
         }
@@ -109,12 +113,12 @@ public:
     void merge(const Sketch* other) {
         if (other != nullptr) {
             for (const Entry& entry : other->table.all())
-                if (entry.level() != vacant && entry.level() != other->offset) {
+                if (entry.level() > other->offset) {
                     const View view = Keys::view(entry);
                     const uint64_t hash = table.hash(view), count = entry.level() - other->offset;
                     const uint32_t place = table.find(view, hash);
                     if (place != Table::nowhere) {
-                        table[place].state += count;
+                        raise(table[place], count);
                         continue;
                     }
                     make_room(2 * capacity);
@@ -128,7 +132,7 @@ public:
         if (table.size() > capacity) {
             scratch.clear();
             for (const Entry& entry : table.all())
-                if (entry.level() != vacant) scratch.push_back(entry.level() - offset);
+                if (entry.level() != vacant) scratch.push_back(static_cast<uint64_t>(value(entry)));
             const auto middle = scratch.begin() + static_cast<std::ptrdiff_t>(capacity);
             std::nth_element(scratch.begin(), middle, scratch.end(), std::greater<>());
             subtracted = *middle;
@@ -150,6 +154,8 @@ public:
             const uint64_t hash = table.hash(view);
             if (counts[row] < 0 || table.find(view, hash) != Table::nowhere)
                 throw std::invalid_argument("keys must be distinct and counts not negative");
+            if (counts[row] == 0 && rows.size() < capacity)
+                throw std::invalid_argument("no counter is zero while some are free");
             put(view, hash, static_cast<uint64_t>(counts[row]));
         }
         seen = new_total;
@@ -169,7 +175,7 @@ public:
     }
 
     const Entry& entry(uint32_t place) const { return table.all()[place]; }
-    int64_t value(const Entry& entry) const { return static_cast<int64_t>(entry.level() - offset); }
+    int64_t value(const Entry& entry) const { return static_cast<int64_t>(std::max(entry.level(), offset) - offset); }
 
     int64_t find(const View& view) const {
         const uint32_t place = table.find(view, table.hash(view));
@@ -184,7 +190,7 @@ public:
     }
 
 private:
-    static constexpr size_t batch = 64;
+    static constexpr size_t batch = 64, few = 16;  // rows of a batch: at most, and at least
     static constexpr uint64_t most = uint64_t{1} << 30;
 
     struct Member {
@@ -193,10 +199,13 @@ private:
     };
 
     uint64_t capacity;
-    uint64_t offset = 0, seen = 0, lowered = 0;
+    uint64_t offset = 2;  // so that threatened counters do not look vacant
+    uint64_t seen = 0, lowered = 0;
     Table table;
     std::vector<Item> zeros;  // counters that were zero after the last decrement, in the order of their keys
-    size_t next_zero = 0;
+    size_t next_zero = 0;     // those before it were evicted or raised
+    size_t next_safe = 0;     // from here on none is threatened
+    size_t threatened = 0;    // how many are
     std::vector<uint64_t> scratch;
     std::vector<Member> members;
 
@@ -211,38 +220,52 @@ private:
     }
 
     void put(const View& view, uint64_t hash, uint64_t count) {
-        table.insert(table.make(view, offset + count), hash);
+        table.insert(view, offset + count, hash);
     }
 
-    void add(const View& view, uint64_t hash) {
+    void raise(Entry& entry, uint64_t count) {
+        const bool was_threatened = entry.level() < offset;
+        entry.state += count + was_threatened;
+        threatened -= was_threatened;
+    }
+
+    [[gnu::always_inline]] void add(const View& view, uint64_t hash) {
         const uint32_t place = table.find(view, hash);
-        if (place != Table::nowhere) {
-            ++table[place].state;
-            return;
-        }
+        if (place != Table::nowhere) return raise(table[place], 1);
         if (table.size() < capacity) [[unlikely]] {
             make_room(capacity);
             put(view, hash, 1);
             return;
         }
-        for (; next_zero < zeros.size(); ++next_zero) {
-            const uint32_t smallest = zeros[next_zero].place;
-            if (table[smallest].level() != offset) continue;  // raised since
-            ++next_zero;
-            if (next_zero + 8 < zeros.size()) {
-                table.prefetch(zeros[next_zero + 8].place);
-                Keys::prefetch(table[zeros[next_zero + 2].place], 0);
-            }
-            table.replace(smallest, view, offset + 1, hash);
+        if (threatened == 0) [[unlikely]] {
+            ++offset;
+            ++lowered;
+            find_zeros();
             return;
         }
-        ++offset;
-        ++lowered;
-        find_zeros();
+        while (table[zeros[next_zero].place].level() >= offset) ++next_zero;  // raised since
+        --threatened;
+        table.replace(zeros[next_zero++].place, view, offset + 1, hash);
+    }
+
+    // Threaten zero counters, those with the smallest keys, until no batch can evict more.
+    void threaten() {
+        Entry* const entries = table.data();
+        const Item* const items = zeros.data();
+        const size_t end = zeros.size();
+        const uint64_t zero = offset;
+        size_t at = next_safe, count = threatened;
+        for (; count < batch && at < end; ++at) {
+            Entry& entry = entries[items[at].place];
+            const bool found = entry.level() == zero;
+            entry.state -= found;
+            count += found;
+        }
+        next_safe = at;
+        threatened = count;
     }
 
     void find_zeros() {
-        next_zero = 0;
         const auto& entries = table.all();
         if (zeros.size() < table.size() + 1) zeros.resize(table.size() + 1);
         size_t count = 0;
@@ -253,6 +276,8 @@ private:
         zeros.resize(count);
         if (scratch.size() < count) scratch.resize(count);
         order::sort_items<Keys>(entries.data(), zeros.data(), scratch.data(), count, 0);
+        next_zero = next_safe = threatened = 0;
+        threaten();
     }
 
     // Leave one of each key among the members, the first.
@@ -284,7 +309,7 @@ private:
             if (place == Table::nowhere)
                 std::swap(member, members[fresh++]);
             else
-                ++table[place].state;
+                raise(table[place], 1);
         }
         seen += members.size();
         if (table.size() + fresh <= capacity) {
@@ -303,9 +328,10 @@ private:
     void drop_spent() {
         const auto& entries = table.all();
         for (size_t place = 0; place < entries.size(); ++place)
-            if (entries[place].level() <= offset) table.erase(static_cast<uint32_t>(place));
+            if (entries[place].level() != vacant && entries[place].level() <= offset)
+                table.erase(static_cast<uint32_t>(place));
         zeros.clear();
-        next_zero = 0;
+        next_zero = next_safe = threatened = 0;
     }
 };
 

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "keys are read as litt
 // length keep their length above it.
 constexpr int level_bits = 48;
 constexpr uint64_t level_mask = (uint64_t{1} << level_bits) - 1;
-constexpr uint64_t vacant = level_mask;  // level of an entry that holds no key
+constexpr uint64_t vacant = 0;  // level of an entry that holds no key
 constexpr uint64_t most_elements = level_mask >> 1;
 
 struct Seed {
@@ -56,6 +56,9 @@ public:
         return fold(static_cast<uint64_t>(view) ^ seed.word[0], seed.word[1] | 1);
     }
     static bool same(const Entry& entry, View view) { return entry.key == view; }
+    static bool same_above(const Entry& entry, View view, uint64_t low) {
+        return (entry.key == view) & (entry.state >= low);
+    }
     static View view(const Entry& entry) { return entry.key; }
     static uint64_t word(const Entry& entry, size_t) { return static_cast<uint64_t>(entry.key) ^ (uint64_t{1} << 63); }
     static size_t length(const Entry&) { return 8; }
@@ -63,7 +66,11 @@ public:
 
     static void prefetch(const Entry&, size_t) {}
 
-    Entry make(View view, uint64_t level) { return {level, view}; }
+    // Fields are written one by one: put together elsewhere and copied, they would have to be waited for.
+    void fill(Entry& entry, View view, uint64_t level) {
+        entry.state = level;
+        entry.key = view;
+    }
     void drop(const Entry&) {}
     bool crowded() const { return false; }
     void compact(Entry*, size_t) {}
@@ -194,8 +201,12 @@ public:
         return hash;
     }
 
-    static bool same(const Entry& entry, const View& view) {
-        const bool alike = (entry.first == view.first) & (entry.short_length() == std::min(view.length, long_length));
+    static bool same(const Entry& entry, const View& view) { return same_above(entry, view, 0); }
+
+    // Whether the entry holds the key and its level is `low` or more: one comparison for the length and the level.
+    static bool same_above(const Entry& entry, const View& view, uint64_t low) {
+        const uint64_t least = std::min(view.length, long_length) << level_bits | low;
+        const bool alike = (entry.first == view.first) & (entry.state - least <= level_mask - low);
         if (view.length <= within) [[likely]] return alike & (entry.second == view.second);
         return alike && same_block(entry, view);
     }
@@ -227,19 +238,11 @@ public:
         return order != 0 ? order < 0 : one.length() < other.length();
     }
 
-    Entry make(const View& view, uint64_t level) {
-        Entry entry;
-        entry.state = level | std::min(view.length, long_length) << level_bits;
+    void fill(Entry& entry, const View& view, uint64_t level) {
         entry.first = view.first;
-        if (view.length <= within) {
-            entry.second = view.second;
-            return entry;
-        }
-        const bool counted = view.length >= long_length;
-        entry.block = blocks.take(view.length + (counted ? 8 : 0));
-        if (counted) std::memcpy(entry.block, &view.length, 8);
-        copy(entry.block + (counted ? 8 : 0), view.bytes, view.length);
-        return entry;
+        entry.second = view.second;
+        entry.state = level | std::min(view.length, long_length) << level_bits;
+        if (view.length > within) fill_block(entry, view);
     }
 
     void drop(const Entry& entry) {
@@ -275,6 +278,14 @@ private:
 
     static size_t block_size(const Entry& entry) {
         return entry.short_length() != long_length ? entry.short_length() : entry.length() + 8;
+    }
+
+    void fill_block(Entry& entry, const View& view) {
+        const bool counted = view.length >= long_length;
+        uint8_t* block = blocks.take(view.length + (counted ? 8 : 0));
+        if (counted) std::memcpy(block, &view.length, 8);
+        copy(block + (counted ? 8 : 0), view.bytes, view.length);
+        entry.block = block;
     }
 
     static bool same_block(const Entry& entry, const View& view) {

@@ -88,6 +88,26 @@ def test_native_sketch_is_algorithm_1_and_lemma_8_holds(
     assert all(lemma_8(longer, shorter, capacity) for longer, shorter in neighbours(found))
 
 
+@pytest.mark.parametrize("capacity", [15, 16, 17, 63, 64, 65, 130, 300])
+def test_native_sketch_is_algorithm_1_with_more_counters_than_a_batch_has_rows(capacity: int) -> None:
+    """Rows that are taken out of their order change nothing: not around the size of a batch, and not for any skew.
+
+    Rare keys among frequent ones, so that counters at zero are raised again just before and just after their turn.
+    """
+    rng = np.random.default_rng(capacity)
+    for spread in (1.2, 2, 6):
+        often, seldom = rng.integers(0, capacity // 2, 4000), rng.integers(0, int(spread * capacity), 4000)
+        stream = rng.permutation(int(spread * capacity))[np.where(rng.random(4000) < 0.4, often, seldom)].tolist()
+        expected = {key[1]: n for key, n in reference.misra_gries(capacity, stream)[0].items() if key[0] == 1}
+        for keys in (stream, [f"item-{key:08d}" for key in stream], [f"{key:08d} with a long tail" for key in stream]):
+            sketch = MisraGriesSketch(capacity, bits=SeededBits(1))
+            for start in range(0, len(keys), 1500):
+                sketch.update(keys[start : start + 1500])
+            found, counts = sketch.counters()
+            numbers = [int(str(key).removeprefix("item-").split()[0]) for key in found.to_pylist()]
+            assert dict(zip(numbers, counts.tolist(), strict=True)) == expected
+
+
 # Streams on which wrong choices show, found by a search; with fewer counters or shorter streams they do not.
 REVEALING = {
     reference.oldest: (1, 9, 3, 3, 8, 0, 0, 5, 9, 4, 6, 2),
