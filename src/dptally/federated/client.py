@@ -1,0 +1,113 @@
+"""The client's end: a node that holds one device or many, and answers for each by a coin of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count
+from dptally.federated.messages import LARGEST_NODE, Call, Enrolment, pack_ballot, read_registration
+from dptally.federated.protocol import Round, task_named
+from dptally.randomness import BitSource, SystemBits
+from dptally.randomness.integers import draw_integers
+
+__all__ = ["Node"]
+
+_MOST_ANSWERS = 64
+
+
+class Node:
+    """Devices of one node, each with one value, which no one else sees unless its device takes part.
+
+    In every round each device that is asked takes part with exactly the stated probability, independently of all other
+    devices, of earlier rounds, and of what it holds. The ballot's size and the work done do not depend on the coins.
+
+    Args:
+        values: one for each device, or a function that returns them; None in it is a device without a value.
+        capacity: answer for this many devices, the missing ones abstaining, so that not even the server learns how many
+            there are; None for as many as there are.
+        bits: where coins come from; None for secret bits of the operating system.
+        answered: names of attempts that were answered before, if the node was started again.
+        most_answers: how many calls are answered in all: a bound on what the node spends, whatever the server asks.
+
+    Raises:
+        InvalidParameter: more devices than the capacity. Nothing has been sent then.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any] | Callable[[], Iterable[Any]],
+        *,
+        capacity: int | None = None,
+        bits: BitSource | None = None,
+        answered: Iterable[bytes] = (),
+        most_answers: int = _MOST_ANSWERS,
+    ) -> None:
+        self._values: list[Any] = list(values() if callable(values) else values)
+        self._bits: BitSource = SystemBits() if bits is None else bits
+        self._answered: dict[bytes, None] = dict.fromkeys(answered)
+        self._most_answers = as_count("most_answers", most_answers, largest=1 << 20)
+        if capacity is None:
+            self._slots = len(self._values)
+        else:
+            self._slots = as_count("capacity", capacity, largest=LARGEST_NODE)
+        # Not cut off at the capacity: one device more would then push out another, and two devices would change.
+        if len(self._values) > min(self._slots, LARGEST_NODE):
+            raise InvalidParameter("the node holds more devices than its capacity; raise the capacity or add a node.")
+
+    def __repr__(self) -> str:
+        return "Node()"
+
+    @property
+    def answered(self) -> list[bytes]:
+        """Names of the attempts that were answered, in order."""
+        return list(self._answered)
+
+    def enrol(self, message: bytes) -> bytes:
+        """Answer the server's registration.
+
+        Raises:
+            InvalidParameter: the message is none, or the server takes fewer devices of one node.
+        """
+        run, max_devices = read_registration(message)
+        if self._slots > max_devices:
+            raise InvalidParameter(f"the server takes at most {max_devices} devices of one node.")
+        return Enrolment(run, self._slots, self._bits.private).pack()
+
+    def answer(self, message: bytes) -> bytes:
+        """Answer a call: flip every asked device's coin, once, and send a vote or an abstention of the same size.
+
+        Raises:
+            InvalidParameter: the message is no call, was answered before, or is one too many.
+        """
+        call = Call.read(message)
+        if len(self._values) > call.slots:
+            raise InvalidParameter("the call is for fewer devices than the node holds; it must enrol again.")
+        if call.attempt in self._answered:
+            raise InvalidParameter("this call was answered before: a second look at fresh coins would not be private.")
+        if len(self._answered) >= self._most_answers:
+            raise InvalidParameter(f"the node has answered {self._most_answers} calls, and may answer no more.")
+        vote = task_named(call.asked.task).answer
+        asked = np.arange(call.slots) if call.contacted is None else np.flatnonzero(call.contacted)
+        coins = draw_integers(call.coin_of, len(asked), self._bits) < np.uint64(call.asked.rate)
+        self._answered[call.attempt] = None
+        votes: list[bytes | None] = []
+        for slot, takes_part in zip(asked.tolist(), coins.tolist(), strict=True):
+            # The vote is made in any case: work must not show the coin.
+            made = _vote_of(vote, self._values[slot], call.asked) if slot < len(self._values) else None
+            votes.append(made if takes_part else None)
+        return pack_ballot(call, votes, self._bits.words(2).tobytes())
+
+
+def _vote_of(answer: Callable[[Any, Round], bytes | None], value: Any, asked: Round) -> bytes | None:
+    """One device's vote, or None."""
+    try:
+        vote = answer(value, asked)
+    except Exception:
+        # A value that the task cannot read is a device without a vote. Were it an error of the node, adding one such
+        # device would silence all others of the node.
+        vote = None
+    return vote if isinstance(vote, bytes) and len(vote) <= asked.key_bytes else None

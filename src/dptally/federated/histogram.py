@@ -1,0 +1,160 @@
+"""The task of one round: how many devices hold which key?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
+from dptally.observation_models import SampleAndThreshold
+
+if TYPE_CHECKING:
+    from dptally.release import Release
+
+__all__ = ["HistogramRounds"]
+
+_LARGEST_COLLUSION = 100_000
+
+
+class HistogramRounds:
+    """Each device votes for the key it holds; keys with enough votes are released with their number of votes.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one device, also against a reader of the release
+        who is in league with up to `colluding` devices: they may vote without a coin, or not at all, and tell him. With
+        c such votes for a key the reader sees H + c where H + c >= t, that is the count H of the others where
+        H >= t - c; so the law is judged with its own threshold, and the round's is that plus `colluding`.
+
+    References:
+        [BC22] section 3, and `dptally.observation_models.SampleAndThreshold` for the exact guarantee.
+
+    Args:
+        epsilon: for the device.
+        delta: for the device.
+        key: name of the key column of the release.
+        rate: of taking part; None for the best one.
+        threshold: of the law; None for the best one.
+        key_bytes: keys that are longer as UTF-8 text are not counted; every vote takes this many bytes.
+        keys: the only keys asked for, public; None for any.
+        colluding: how many devices may be in league with readers of the release.
+
+    Raises:
+        PrivacyViolation: if rate and threshold do not keep epsilon and delta.
+    """
+
+    task = "histogram"
+
+    def __init__(
+        self,
+        epsilon: object,
+        delta: object,
+        *,
+        key: str = "key",
+        rate: object = None,
+        threshold: object = None,
+        key_bytes: int = 64,
+        keys: Sequence[str] | None = None,
+        colluding: int = 0,
+    ) -> None:
+        from dptally.release import RESERVED_COLUMNS
+
+        if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
+            raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
+        if isinstance(keys, str) or (keys is not None and not all(_is_text(name) for name in keys)):
+            raise InvalidParameter("keys must be a list of texts, or None for any key.")
+        self._key = key
+        self._key_bytes = as_count("key_bytes", key_bytes, largest=LARGEST_VOTE)
+        self._keys = None if keys is None else sorted(set(keys))
+        self._asked_for = None if keys is None else frozenset(name.encode() for name in keys)
+        self._colluding = as_count("colluding", colluding, largest=_LARGEST_COLLUSION, smallest=0)
+        self._epsilon, self._delta = as_epsilon(epsilon), as_delta(delta)
+        judged = SampleAndThreshold(self._epsilon, self._delta, rate=rate, threshold=threshold)
+        judged.certify()
+        self._threshold = judged.threshold
+        self.law = SampleAndThreshold(
+            self._epsilon, self._delta, rate=judged.rate, threshold=judged.threshold + self._colluding
+        )
+
+    def start(self) -> Round:
+        """The only round."""
+        return Round(
+            task=self.task,
+            number=1,
+            rate=int(self.law.rate * RATE_UNIT),
+            threshold=self.law.threshold,
+            epsilon=self._epsilon,
+            delta=self._delta,
+            key_bytes=self._key_bytes,
+            question={"key": self._key, "keys": self._keys},
+        )
+
+    def receive(self, sampled: Mapping[bytes, int]) -> Release:
+        """The release made of the round's counts."""
+        import pyarrow as pa
+
+        from dptally.privacy import Guarantee
+        from dptally.privacy.certifier import certify_copies
+        from dptally.release import Release
+
+        found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
+        rows = pa.table(
+            {
+                self._key: pa.array([vote.decode() for vote, _ in found], type=pa.string()),
+                "value": pa.array([count for _, count in found], type=pa.int64()),
+            }
+        )
+        guarantee = Guarantee(
+            epsilon=self._epsilon,
+            delta=self._delta,
+            unit="device",
+            max_keys_per_unit=1,
+            mechanism="sample_and_threshold",
+        )
+        certificate = certify_copies(self.law.certify(), copies=1, epsilon=self._epsilon, delta=self._delta)
+        return Release(rows, guarantee, certificate, self.law)
+
+    def accepts(self, vote: bytes, asked: Round) -> bool:
+        """Whether a vote is text, and a key that was asked for."""
+        try:
+            vote.decode()
+        except UnicodeDecodeError:
+            return False
+        return self._asked_for is None or vote in self._asked_for
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its parameters; fractions are text."""
+        return {
+            "epsilon": str(self._epsilon),
+            "delta": str(self._delta),
+            "key": self._key,
+            "rate": str(self.law.rate),
+            "threshold": self._threshold,
+            "key_bytes": self._key_bytes,
+            "keys": self._keys,
+            "colluding": self._colluding,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HistogramRounds:
+        """The task with these parameters."""
+        try:
+            return cls(**data)
+        except TypeError:
+            raise InvalidParameter("the task 'histogram' does not have such parameters.") from None
+
+    @staticmethod
+    def answer(value: Any, asked: Round) -> bytes | None:
+        """The key as UTF-8 text; None if there is none, if it is too long, or if it was not asked for."""
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else str(value)
+        keys = asked.question.get("keys")
+        vote = text.encode()
+        return vote if len(vote) <= asked.key_bytes and (keys is None or text in keys) else None
+
+
+def _is_text(name: object) -> bool:
+    """Whether this is text that UTF-8 can write, which half a surrogate pair is not."""
+    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -1,0 +1,168 @@
+"""What a run keeps on disk, to be resumed: spending and released counts, nothing that is not public."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.whole_files import check_target, complete_or_absent
+
+__all__ = ["Attempt", "FinishedRound", "RunState"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a round. It is paid for from the moment it is asked, finished or not.
+
+    Attributes:
+        number: of the round.
+        name: of the attempt.
+        epsilon: what it spends.
+        delta: what it spends.
+        finished: whether its counts were released.
+    """
+
+    number: int
+    name: bytes
+    epsilon: Fraction
+    delta: Fraction
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class FinishedRound:
+    """What a round released.
+
+    Attributes:
+        counts: votes and counts, none below the round's threshold.
+        private: whether all coins were secret.
+    """
+
+    counts: dict[bytes, int]
+    private: bool
+
+
+@dataclass
+class RunState:
+    """The public state of a run; on disk, if it has a path, before any method returns.
+
+    Attributes:
+        path: the file, mode 0600; None to keep nothing.
+        task: name and parameters of the task.
+        run: name of the run.
+        attempts: all of them, in order.
+        finished: what the finished rounds released, in order.
+    """
+
+    path: Path | None
+    task: dict[str, Any]
+    run: bytes
+    attempts: list[Attempt] = field(default_factory=list)
+    finished: list[FinishedRound] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, path: Path | None, task: dict[str, Any], *, run: bytes) -> RunState:
+        """Resume from a file, or begin.
+
+        Args:
+            path: the file, existing or not.
+            task: name and parameters of the task.
+            run: a name for the run if it begins.
+
+        Raises:
+            InvalidParameter: the file is of another task, or cannot be written.
+            InvalidSource: the file is damaged.
+        """
+        task = json.loads(json.dumps(task))  # as a file gives it back
+        if path is None or not path.exists():
+            if path is not None:
+                check_target(path, overwrite=False)
+            return cls(path, task, run)
+        try:
+            data = json.loads(path.read_bytes())
+            found = cls(
+                path,
+                data["task"],
+                bytes.fromhex(data["run"]),
+                [_attempt(part) for part in data["attempts"]],
+                [_finished(part) for part in data["finished"]],
+            )
+            known = data["format"] == _FORMAT
+        except (ValueError, KeyError, TypeError, AttributeError):
+            known = False
+        if not known:
+            raise InvalidSource(f"{path} is not the state of a run, or is damaged.")
+        if found.task != task:
+            raise InvalidParameter(f"{path} is the state of another task or of other parameters.")
+        return found
+
+    def spend(self, attempt: Attempt) -> None:
+        """Record an attempt, before anybody is asked."""
+        self.attempts.append(attempt)
+        self._write()
+
+    def finish(self, number: int, name: bytes, counts: Mapping[bytes, int], *, private: bool) -> None:
+        """Record what an attempt released."""
+        self.attempts = [
+            Attempt(part.number, part.name, part.epsilon, part.delta, finished=True)
+            if (part.number, part.name) == (number, name)
+            else part
+            for part in self.attempts
+        ]
+        self.finished.append(FinishedRound(dict(counts), private))
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        data = {
+            "format": _FORMAT,
+            "run": self.run.hex(),
+            "task": self.task,
+            "attempts": [
+                {
+                    "number": part.number,
+                    "name": part.name.hex(),
+                    "epsilon": str(part.epsilon),
+                    "delta": str(part.delta),
+                    "finished": part.finished,
+                }
+                for part in self.attempts
+            ],
+            "finished": [
+                {"counts": {vote.hex(): count for vote, count in part.counts.items()}, "private": part.private}
+                for part in self.finished
+            ],
+        }
+        with complete_or_absent(self.path, overwrite=True) as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(json.dumps(data, indent=1).encode())
+        # The new name must be on disk too before anybody is asked.
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _attempt(data: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        int(data["number"]),
+        bytes.fromhex(data["name"]),
+        Fraction(data["epsilon"]),
+        Fraction(data["delta"]),
+        bool(data["finished"]),
+    )
+
+
+def _finished(data: Mapping[str, Any]) -> FinishedRound:
+    counts = {bytes.fromhex(vote): int(count) for vote, count in data["counts"].items()}
+    return FinishedRound(counts, bool(data["private"]))
