@@ -279,9 +279,12 @@ def _deliver(arguments: argparse.Namespace) -> None:
         elif not arguments.quiet:
             say(f"The result is in {output}.", style="bold")
         return
+    from dptally.release import Release
     from dptally.release_file import load
 
     release = load(output)
+    if not isinstance(release, Release):
+        raise DptallyError("the run ended with a result of another kind.")
     if arguments.json:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:

@@ -130,7 +130,11 @@ class Rounds(Protocol):
         """
 
 
-_TASKS: dict[str, str | type[Rounds]] = {"histogram": "dptally.federated.histogram:HistogramRounds"}
+_TASKS: dict[str, str | type[Rounds]] = {
+    "heavy_hitters": "dptally.federated.prefix_task:HeavyHitterRounds",
+    "histogram": "dptally.federated.histogram:HistogramRounds",
+    "quantile": "dptally.federated.quantile_task:QuantileSearchRounds",
+}
 
 
 def register_task(name: str, rounds: type[Rounds]) -> None:
