@@ -320,3 +320,21 @@ def test_the_portable_way_to_squeeze_bits_is_the_fast_one() -> None:
         expected = [sum((int(word) >> place & 1) << new for new, place in enumerate(bits)) for word in words]
         for portable in (True, False):
             assert np.frombuffer(squeeze_bits(words, mask, portable), dtype=np.uint32).tolist() == expected
+
+
+@pytest.mark.parametrize(("capacity", "rows", "seeds"), [(64, 50_000, 600), (1000, 300_000, 150)])
+def test_no_seed_of_the_hash_shows(capacity: int, rows: int, seeds: int) -> None:
+    """Whatever the secret key of the hash table, the sketch is the same.
+
+    A tag that could match an empty place once made one in a few hundred keys give another sketch.
+    """
+    weights = np.arange(1, 10**6 + 1) ** -1.1
+    spread = np.cumsum(weights) / weights.sum()
+    keys = np.searchsorted(spread, np.random.default_rng(1).random(rows)).astype(np.int64)
+    found = set()
+    for seed in range(seeds):
+        sketch = MisraGriesSketch(capacity, bits=SeededBits(seed))
+        sketch.update(keys)
+        stored, counts = sketch.counters()
+        found.add((tuple(stored.to_pylist()), tuple(counts.tolist())))
+    assert len(found) == 1
