@@ -15,6 +15,8 @@ from dptally.errors import InvalidParameter, MissingDependency
 from dptally.labels import key_label
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
+from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.whole_files import complete_or_absent
 
 if TYPE_CHECKING:
@@ -186,7 +188,7 @@ def _chance_panel(law: ReleasedLaw, height: int) -> Any:
     """The exact reporting probability by frequency; what lies above the curve is not seen."""
     alt = _altair()
     # Floating point from here on: the curve is exact at every point drawn.
-    last = law.first_frequency(Fraction(1)) or law.first_frequency(Fraction(95, 100)) or _FARTHEST
+    last = law.first_frequency(_surely(law)[0]) or law.first_frequency(Fraction(95, 100)) or _FARTHEST
     end = last + max(2, last // 6)
     step = max(1, end // _POINTS)
     frequencies = sorted({*range(0, end, step), last, end})
@@ -234,11 +236,17 @@ def _milestones(law: ReleasedLaw) -> list[tuple[int, str, bool]]:
     shares = (
         (Fraction(1, 2), "half the time", False),
         (Fraction(95, 100), "95 %", False),
-        (Fraction(1), "always", True),
+        (*_surely(law), True),
     )
     found = [(law.first_frequency(share), text, below) for share, text, below in shares]
     marks = {frequency: (frequency, f"{frequency:,}: {text}", below) for frequency, text, below in found if frequency}
     return list(marks.values())
+
+
+def _surely(law: ReleasedLaw) -> tuple[Fraction, str]:
+    """Where the curve has arrived, and what that is called: noise without an end is sure far beyond what matters."""
+    endless = isinstance(law, ThresholdedNoise | SampleAndThreshold | HeaviestNoise)
+    return (Fraction(9999, 10000), "99.99 %") if endless else (Fraction(1), "always")
 
 
 def _heading(text: str, subtitle: str, *, offset: int) -> Any:
