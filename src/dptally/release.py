@@ -292,7 +292,11 @@ class Release:
             # In a sketch one unit may move every counter.
             copies = promise.sketch_capacity or promise.max_keys_per_unit
             found = certify_copies(found, copies=copies, epsilon=rest, delta=promise.delta)
-        elif found.total_epsilon > rest or found.total_delta > promise.delta:
+        elif (
+            found.total_epsilon > rest
+            or found.total_delta > promise.delta
+            or not law.protects(promise.max_keys_per_unit, promise.sketch_capacity, promise.elements_per_unit)
+        ):
             raise PrivacyViolation("the release promises more than its law keeps.")
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")

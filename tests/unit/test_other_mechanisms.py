@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import dptally
-from dptally.errors import InvalidParameter
+from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.randomness import SeededBits
 
 ROWS = pl.DataFrame(
@@ -83,3 +83,18 @@ def test_a_sketch_reads_raw_rows() -> None:
     """Aggregated counts are refused."""
     with pytest.raises(InvalidParameter, match="holds counts"):
         dptally.publish({"a": 100}, epsilon=1, delta="1e-6", mechanism="misra_gries")
+
+
+@pytest.mark.parametrize("unit", [None, "user"])
+def test_a_sketch_has_no_null_key(unit: str | None) -> None:
+    """Null as a key is refused for sketches, with and without units."""
+    with pytest.raises(InvalidParameter, match="nulls must be 'drop'"):
+        dptally.publish(ROWS, key="word", unit=unit, epsilon=1, delta="1e-6", mechanism="misra_gries", nulls="keep")
+
+
+def test_gaussian_noise_for_fewer_keys_than_promised_does_not_verify() -> None:
+    """The judge's number of keys must be that of the promise."""
+    release = dptally.publish(ROWS, key="word", unit="user", epsilon=1, delta="1e-6", mechanism="gaussian")
+    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), "max_keys_per_unit": 2})
+    with pytest.raises(PrivacyViolation, match="promises more"):
+        release.verify()

@@ -315,3 +315,24 @@ def test_pure_needs_separate_sketches() -> None:
             sketch.publish(1, universe="words:12")
     with pytest.raises(InvalidParameter, match="delta is missing"):
         single().publish(1)
+
+
+@pytest.mark.parametrize(
+    ("form", "change"),
+    [
+        ("single", {"sketch_capacity": 51}),
+        ("single", {"elements_per_unit": 2}),
+        ("single", {"max_keys_per_unit": 3}),
+        ("user", {"sketch_capacity": 51}),
+        ("user", {"sketch_capacity": None, "max_keys_per_unit": 51}),
+        ("merged", {"elements_per_unit": 2}),
+        ("summed", {"sketch_capacity": None}),
+    ],
+)
+def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, object]) -> None:
+    """A release that promises more counters, keys or elements per unit than its law was judged for does not verify."""
+    release = FORMS[form][0]().publish(1, "1e-6", randomness=SeededBits(1))
+    release.verify()
+    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), **change})
+    with pytest.raises(PrivacyViolation, match="promises more"):
+        release.verify()

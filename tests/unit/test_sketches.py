@@ -645,3 +645,15 @@ def test_a_killed_process_leaves_the_last_checkpoint(tmp_path: Path) -> None:
         sketch = MisraGriesSketch.load(tmp_path / "c")
         assert sketch.kind == "string"
         assert 0 < sketch.total <= 300_000
+
+
+def test_a_checkpoint_replaces_nothing_but_a_sketch(tmp_path: Path) -> None:
+    """A file that is not a sketch is not overwritten by a checkpoint named like it."""
+    data = tmp_path / "events.csv"
+    data.write_text("key\na\nb\n")
+    with pytest.raises(InvalidSource, match="is not a dptally sketch"):
+        MisraGriesSketch(5).update_file(data, key="key", checkpoint=data)
+    assert data.read_text() == "key\na\nb\n"
+    for _ in range(2):
+        MisraGriesSketch(5).update_file(data, key="key", checkpoint=tmp_path / "c.sketch")
+    assert MisraGriesSketch.load(tmp_path / "c.sketch").total == 2

@@ -412,6 +412,8 @@ class CounterSketch:
         target = None if checkpoint is None else Path(checkpoint)
         if target is not None:
             check_target(target, overwrite=True)
+            if target.exists():
+                read_sketch_file(target)  # an earlier checkpoint may be replaced; any other file is refused
         self._check_open()
         rows = open_rows(path, key=key, unit=unit, format=format_name)
         self.update_rows(rows, memory_limit=memory_limit, progress=progress, checkpoint=target)
@@ -429,6 +431,8 @@ class CounterSketch:
         check_memory_limit(memory_limit)
         if len(rows.key) != 1:
             raise InvalidParameter(f"a sketch takes one key column, got {len(rows.key)}.")
+        if rows.nulls != "drop":
+            raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
         if rows.count is not None:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
         reading, target = self._reading(), checkpoint
