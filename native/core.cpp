@@ -203,6 +203,7 @@ void choose_smallest_tags(Input<int64_t> starts, Input<uint64_t> tags, int64_t l
 }  // namespace
 
 NB_MODULE(_core, module) {
+    nb::set_leak_warnings(false);  // an interpreter that ends with objects still held would print them
     module.doc() = "Compiled loops of dptally; see native/core.cpp.";
     nb::class_<ShiftTable>(module, "ShiftTable")
         .def(nb::init<Input<uint8_t>>(), nb::arg("table"))

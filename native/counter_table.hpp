@@ -1,6 +1,6 @@
 // A hash table of counters whose entries never move while it keeps its size.
 //
-// Eight entries make a bucket, and eight tag bytes, kept apart, say what is in them: 0 for nothing, the high bit and
+// Sixteen entries make a bucket, and sixteen tag bytes, kept apart, say what is in them: 0 for nothing, the high bit and
 // seven bits of the hash for a key in its own bucket, seven bits alone (one of them set) for a key that found its
 // bucket full and went on to the next one with room. `passed` counts, for each bucket and each value of two more bits
 // of the hash, the keys that went past it; a count that has reached 255 stays there, which costs time and nothing else.
@@ -11,6 +11,10 @@
 #include <cstdint>
 #include <limits>
 #include <vector>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "sketch_keys.hpp"
 
@@ -42,7 +46,7 @@ public:
     // Where the key most likely is, if it is there at all; asks for that memory.
     uint32_t guess(uint64_t hash) const {
         const size_t home = bucket(hash);
-        const uint64_t found = matches(bucket_tags(home), home_tag(hash)) | uint64_t{1} << 63;
+        const uint32_t found = matches(home, home_tag(hash)) | 1u << (lanes - 1);
         const size_t place = home * lanes + lane(found);
         __builtin_prefetch(&entries[place]);
         return static_cast<uint32_t>(place);
@@ -50,7 +54,7 @@ public:
 
     uint32_t find(const View& view, uint64_t hash) const {
         const size_t home = bucket(hash);
-        for (uint64_t found = matches(bucket_tags(home), home_tag(hash)); found != 0; found &= found - 1) {
+        for (uint32_t found = matches(home, home_tag(hash)); found != 0; found &= found - 1) {
             const size_t place = home * lanes + lane(found);
             if (Keys::same(entries[place], view)) [[likely]] return static_cast<uint32_t>(place);
         }
@@ -92,8 +96,7 @@ public:
     }
 
 private:
-    static constexpr size_t lanes = 8;
-    static constexpr uint64_t every = 0x0101010101010101;
+    static constexpr size_t lanes = 16;
 
     Seed seed;
     Keys keys;
@@ -102,17 +105,25 @@ private:
     size_t buckets = 0, held = 0, room = 0;
 
     static uint8_t home_tag(uint64_t hash) { return static_cast<uint8_t>(hash | 0x80); }
-    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 2); }
+    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 1); }
 
-    // The high bit of each byte equal to `tag`; above the first such byte perhaps also of bytes equal to `tag` ^ 1.
-    // These are never empty, as no tag is 1: an empty entry may hold the very key, gone since.
-    static uint64_t matches(uint64_t bytes, uint8_t tag) {
-        const uint64_t apart = bytes ^ every * tag;
-        return (apart - every) & ~apart & every << 7;
+    // One bit for each tag of a bucket that equals `tag`.
+#if defined(__SSE2__)
+    uint32_t matches(size_t at, uint8_t tag) const {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&tags[at * lanes]));
+        const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(every * tag));
+        return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)));
     }
+    static constexpr uint64_t every = 0x0101010101010101;
+#else
+    uint32_t matches(size_t at, uint8_t tag) const {
+        uint32_t found = 0;
+        for (size_t lane = 0; lane < lanes; ++lane) found |= uint32_t{tags[at * lanes + lane] == tag} << lane;
+        return found;
+    }
+#endif
 
-    uint64_t bucket_tags(size_t at) const { return load_word(&tags[at * lanes]); }
-    static size_t lane(uint64_t marks) { return static_cast<uint32_t>(std::countr_zero(marks)) / 8; }
+    static size_t lane(uint32_t marks) { return static_cast<size_t>(std::countr_zero(marks)); }
     size_t bucket(uint64_t hash) const { return (hash >> 32) * buckets >> 32; }
     static size_t passage(size_t at, uint64_t hash) { return 4 * at + (hash >> 7 & 3); }
     size_t after(size_t at) const { return at + 1 == buckets ? 0 : at + 1; }
@@ -120,7 +131,7 @@ private:
     [[gnu::noinline]] uint32_t find_passed(const View& view, uint64_t hash, size_t at) const {
         do {
             at = after(at);
-            for (uint64_t found = matches(bucket_tags(at), passed_tag(hash)); found != 0; found &= found - 1) {
+            for (uint32_t found = matches(at, passed_tag(hash)); found != 0; found &= found - 1) {
                 const size_t place = at * lanes + lane(found);
                 if (Keys::same(entries[place], view)) return static_cast<uint32_t>(place);
             }
@@ -131,7 +142,7 @@ private:
     // An entry for a key with this hash.
     [[gnu::always_inline]] Entry& claim(uint64_t hash) {
         const size_t home = bucket(hash);
-        const uint64_t free = matches(bucket_tags(home), 0);
+        const uint32_t free = matches(home, 0);
         if (free == 0) [[unlikely]] return claim_past(hash, home);
         const size_t place = home * lanes + lane(free);
         tags[place] = home_tag(hash);
@@ -146,12 +157,12 @@ private:
     }
 
     [[gnu::noinline]] Entry& claim_past(uint64_t hash, size_t at) {
-        uint64_t free = 0;
+        uint32_t free = 0;
         while (free == 0) {
             uint8_t& count = passed[passage(at, hash)];
             count += count < UINT8_MAX;
             at = after(at);
-            free = matches(bucket_tags(at), 0);
+            free = matches(at, 0);
         }
         const size_t place = at * lanes + lane(free);
         tags[place] = passed_tag(hash);

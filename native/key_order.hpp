@@ -71,12 +71,12 @@ inline void sort_few_codes(Item* items, size_t count) {
     }
 }
 
-// Two passes over the highest of `width` bits, seven more than would tell evenly spread codes apart, then each run that
+// Two passes over the highest of `width` bits, five more than would tell evenly spread codes apart, then each run that
 // still ties by itself.
 inline void sort_codes(Item* items, Item* scratch, size_t count, int width) {
     if (count <= few) return sort_few_codes(items, count);
     if (width == 0) return;
-    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 7, 22});
+    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 5, 22});
     const int shift = width - taken, low_bits = (taken + 1) / 2, high_bits = taken - low_bits;
     const uint32_t low_mask = (1u << low_bits) - 1, high_mask = (1u << high_bits) - 1;
     uint32_t low[2048], high[2048];
@@ -109,9 +109,11 @@ size_t longest(const typename Keys::Entry* entries, const Item* items, size_t co
     return found;
 }
 
-// Sort items by the keys of their entries, all of which agree on what lies before `depth`.
+// Sort items by the keys of their entries, all of which agree on what lies before `depth`. If `hint` is given, it is the
+// number of bytes that the keys sorted before had in common, below 8: where these keys do too, one reading is spared.
 template <typename Keys>
-void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* words, size_t count, size_t depth) {
+void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* words, size_t count, size_t depth,
+                size_t* hint = nullptr) {
     if (count <= few) {
         for (size_t at = 1; at < count; ++at) {
             const Item item = items[at];
@@ -123,7 +125,21 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
         return;
     }
     uint64_t mask = 0;
-    while (true) {
+    bool read = false;
+    if (!Keys::words_decide && hint != nullptr && *hint > 0) {
+        const auto& one = entries[items[0].place];
+        const uint64_t first = Keys::word(one, 0), later = Keys::word(one, *hint);
+        uint64_t before = 0;
+        for (size_t at = 0; at < count; ++at) {
+            const auto& entry = entries[items[at].place];
+            before |= Keys::word(entry, 0) ^ first;
+            words[at] = Keys::word(entry, *hint);
+            mask |= words[at] ^ later;
+        }
+        read = before >> (64 - 8 * *hint) == 0 && std::countl_zero(mask) < 24;
+        if (read) depth = *hint;
+    }
+    while (!read) {
         const uint64_t first = Keys::word(entries[items[0].place], depth);
         mask = 0;
         for (size_t at = 0; at < count; ++at) {
@@ -143,6 +159,7 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
         if (shared < 3) break;  // else there is more to tell keys apart further on
         depth += shared;
     }
+    if (hint != nullptr) *hint = depth < 8 ? depth : 0;
     const int width = std::popcount(mask), shift = std::max(0, width - 32);
     squeeze(words, count, mask, shift, items);
     sort_codes(items, reinterpret_cast<Item*>(words), count, width - shift);

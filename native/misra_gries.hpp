@@ -6,9 +6,6 @@
 // happens once in capacity + 1 updates at most, so the pass costs O(1) for each update, and the sort O(log capacity)
 // for each eviction.
 //
-// The first zero counters of the list, as many as a batch of rows can evict, are threatened: their level is
-// `offset` - 1, and still they count as zero. All others, zero or not, are out of reach of that batch.
-//
 // The slots that hold nothing yet are Algorithm 1's dummy keys. They count as smaller than every key, so they are taken
 // first; being no keys, they are never equal to one.
 #pragma once
@@ -47,7 +44,7 @@ public:
 
     // Algorithm 1: every row is one element.
     //
-    // While a batch has no more rows than counters are threatened or free, it lowers none and evicts none but those, so
+    // While a batch has no more rows than counters are zero or free, it lowers none and evicts none but those, so
     // raising any other counter commutes with all else that happens in the batch. So does, in any batch, raising a
     // counter that is higher than the batch has rows. These rows, most of a skewed stream, come first, without a
     // branch; the others follow in their order.
@@ -59,14 +56,14 @@ public:
         uint8_t others[batch];
         check_total(rows.size());
         for (size_t start = 0, count; start < rows.size(); start += count) {
-            const size_t spare = std::max<size_t>(threatened, capacity - table.size());
+            const size_t spare = std::max<size_t>(zeros_left, capacity - table.size());
             count = std::min(std::clamp(spare, few, batch), rows.size() - start);
             for (size_t at = 0; at < count; ++at) {
                 views[at] = rows.view(start + at);
                 hashes[at] = table.hash(views[at]);
                 places[at] = table.guess(hashes[at]);
             }
-            const uint64_t low = count <= spare ? offset : offset + count + 1;
+            const uint64_t low = offset + 1 + (count <= spare ? 0 : count);
             Entry* const entries = table.data();
             size_t left = 0;
             for (size_t at = 0; at < count; ++at) {
@@ -77,7 +74,6 @@ public:
                 left += !safe;
             }
             for (size_t at = 0; at < left; ++at) add(views[others[at]], hashes[others[at]]);
-            threaten();
             seen += count;
             table.tidy();
         }
@@ -199,13 +195,13 @@ private:
     };
 
     uint64_t capacity;
-    uint64_t offset = 2;  // so that threatened counters do not look vacant
+    uint64_t offset = 1;  // so that zero counters do not look vacant
     uint64_t seen = 0, lowered = 0;
     Table table;
     std::vector<Item> zeros;  // counters that were zero after the last decrement, in the order of their keys
     size_t next_zero = 0;     // those before it were evicted or raised
-    size_t next_safe = 0;     // from here on none is threatened
-    size_t threatened = 0;    // how many are
+    size_t zeros_left = 0;    // counters that are zero now
+    size_t hint = 0;          // how many bytes the keys in that list shared
     std::vector<uint64_t> scratch;
     std::vector<Member> members;
 
@@ -224,9 +220,8 @@ private:
     }
 
     void raise(Entry& entry, uint64_t count) {
-        const bool was_threatened = entry.level() < offset;
-        entry.state += count + was_threatened;
-        threatened -= was_threatened;
+        zeros_left -= entry.level() == offset;
+        entry.state += count;
     }
 
     [[gnu::always_inline]] void add(const View& view, uint64_t hash) {
@@ -237,32 +232,15 @@ private:
             put(view, hash, 1);
             return;
         }
-        if (threatened == 0) [[unlikely]] {
+        if (zeros_left == 0) [[unlikely]] {
             ++offset;
             ++lowered;
             find_zeros();
             return;
         }
-        while (table[zeros[next_zero].place].level() >= offset) ++next_zero;  // raised since
-        --threatened;
+        while (table[zeros[next_zero].place].level() > offset) ++next_zero;  // raised since
+        --zeros_left;
         table.replace(zeros[next_zero++].place, view, offset + 1, hash);
-    }
-
-    // Threaten zero counters, those with the smallest keys, until no batch can evict more.
-    void threaten() {
-        Entry* const entries = table.data();
-        const Item* const items = zeros.data();
-        const size_t end = zeros.size();
-        const uint64_t zero = offset;
-        size_t at = next_safe, count = threatened;
-        for (; count < batch && at < end; ++at) {
-            Entry& entry = entries[items[at].place];
-            const bool found = entry.level() == zero;
-            entry.state -= found;
-            count += found;
-        }
-        next_safe = at;
-        threatened = count;
     }
 
     void find_zeros() {
@@ -275,9 +253,9 @@ private:
         }
         zeros.resize(count);
         if (scratch.size() < count) scratch.resize(count);
-        order::sort_items<Keys>(entries.data(), zeros.data(), scratch.data(), count, 0);
-        next_zero = next_safe = threatened = 0;
-        threaten();
+        order::sort_items<Keys>(entries.data(), zeros.data(), scratch.data(), count, 0, &hint);
+        next_zero = 0;
+        zeros_left = count;
     }
 
     // Leave one of each key among the members, the first.
@@ -331,7 +309,7 @@ private:
             if (entries[place].level() != vacant && entries[place].level() <= offset)
                 table.erase(static_cast<uint32_t>(place));
         zeros.clear();
-        next_zero = next_safe = threatened = 0;
+        next_zero = zeros_left = 0;
     }
 };
 
