@@ -72,6 +72,9 @@ def publish(
     memory_limit: str | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    engine: str = "auto",
 ) -> Release | CompactRelease:
     """Publish a table of private keys and counts.
 
@@ -80,7 +83,8 @@ def publish(
 
     Args:
         source: path, glob or list of paths (CSV, TSV, JSON lines, Parquet, .gz, .zst), "-" for standard input, a
-            Polars, pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys.
+            Polars, pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys; or the
+            URL of a database, ``postgresql://...``, ``duckdb:///file`` or ``sqlite:///file``, with `table` or `query`.
         key: column name, or several. Not needed for a mapping or an iterable.
         unit: whose privacy: a column, or None when every row is a unit of its own.
         max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
@@ -113,6 +117,9 @@ def publish(
         randomness: None for secret bits of the operating system. `dptally.randomness.SeededBits` makes the release
             repeatable and therefore not private, and the release says so.
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
+        table: of a database: the name of a table, or "schema.table".
+        query: of a database: one SELECT statement instead of a table.
+        engine: "auto", "duckdb", "polars" or "spark": what reads and counts. The law of the release is the same.
 
     Returns:
         Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact".
@@ -128,11 +135,13 @@ def publish(
     """
     bits = SystemBits() if randomness is None else randomness
     wanted = _checked_sampling(sampling, unit)
+    _check_engine(engine, memory_limit)
+    place = {"table": table, "query": query, "engine": engine}
     if mechanism in _PURE:
         keys = _checked_units(unit, max_keys_per_unit, ledger)
         asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
         pure = _pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
-        rows = _open(source, key, unit, count, nulls, format)
+        rows = _open(source, key, unit, count, nulls, format, **place)
         return _released(_draw(pure, rows, keys, memory_limit, bits, progress))
     if mechanism == _SKETCH:
         keys = _checked_units(unit, max_keys_per_unit, ledger)
@@ -140,7 +149,7 @@ def publish(
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
         private = _sketch_mechanism(epsilon, delta, unit, keys, capacity)
-        rows = _open(source, key, unit, count, nulls, format)
+        rows = _open(source, key, unit, count, nulls, format, **place)
         return _publish_sketch(private, rows, memory_limit, bits, progress)
     _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
@@ -152,7 +161,7 @@ def publish(
 
     # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
-    rows = _open(source, key, unit, count, nulls, format)
+    rows = _open(source, key, unit, count, nulls, format, **place)
     if wanted is not None and size:
         from dptally.summaries.frequencies import count_occurrences
 
@@ -239,15 +248,26 @@ def _open(
     count: str | None,
     nulls: Literal["drop", "keep"],
     format_name: str | None,
+    **place: Any,
 ) -> Rows:
     """Open the source and check its columns; nothing of its rows is counted yet."""
     from dptally.sources import open_rows
 
-    rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name)
+    if place.get("engine") == "spark":
+        from dptally.sources.engine_choice import open_with_spark
+
+        source, format_name = open_with_spark(source, format_name), None
+    rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name, **place)
     clash = [name for name in rows.key if name in RESERVED_COLUMNS]
     if clash:
         raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
     return rows
+
+
+def _check_engine(engine: str, memory_limit: str | None) -> None:
+    from dptally.sources.engine_choice import check_engine
+
+    check_engine(engine, memory_limit=memory_limit)
 
 
 def _draw(
@@ -289,7 +309,7 @@ def _count(
     """Count all keys, or sample rows while reading where the scheme allows it and few keys will be left.
 
     The law of what is released is the same either way. A seeded draw always counts: which row comes first is the
-    engine's choice, and a seed must repeat itself.
+    engine's choice, and a seed must repeat itself. So does a source that counts by itself.
     """
     from dptally.summaries.frequencies import count_keys
     from dptally.summaries.row_sample import sample_rows
@@ -297,10 +317,11 @@ def _count(
 
     scheme = mechanism.law.scheme
     sparse = isinstance(scheme, Ppswor) and scheme.power == 1 and scheme.rate <= _SPARSE
-    if sparse and bits.private and rows.unit is None and rows.count is None and not rows.once:
+    by_row = bits.private and rows.unit is None and rows.count is None and not rows.counted_at_source
+    if sparse and by_row and not rows.once:
         assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
         return sample_keys(rows, scheme, bits=bits, memory_limit=memory_limit, progress=report)
-    if isinstance(mechanism.law, SampleAndThreshold) and bits.private and rows.unit is None and rows.count is None:
+    if isinstance(mechanism.law, SampleAndThreshold) and by_row:
         return sample_rows(rows, mechanism.law.rate, bits=bits, memory_limit=memory_limit, progress=report)
     return count_keys(
         rows,

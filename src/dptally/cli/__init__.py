@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -72,6 +73,7 @@ def _report(error: BaseException) -> int:
 
         traceback.print_exception(error)
     _flush_or_drop()
+    sentence = re.sub(r":/+\S*@", "://***@", sentence)  # a URL in the wrong place may hold a password
     print(f"dptally: {printable(sentence)}", file=sys.stderr)
     return status
 

@@ -46,7 +46,11 @@ def add_commands(commands: Commands) -> None:
             "Mechanisms: weighted_sample, stability and gaussian report keys of the data and need --delta. Others\n"
             "need --universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
             "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
-            "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys."
+            "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.\n"
+            "\n"
+            "Databases: postgresql://user@host/database, duckdb:///file and sqlite:///file, with --table or --query.\n"
+            "Everyone on this machine can see the arguments of a program, so keep passwords out of the URL: put them\n"
+            "into the file that PGPASSFILE names, or into PGPASSWORD."
         ),
         example=(
             "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
@@ -54,13 +58,24 @@ def add_commands(commands: Commands) -> None:
         ),
     )
     parser.add_argument(
-        "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
+        "input",
+        metavar="INPUT",
+        nargs="+",
+        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database",
     )
+    parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
+    parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
     add_unit_bound(parser)
     add_release_options(parser, pure=True)
     parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "polars", "duckdb", "spark"),
+        default="auto",
+        help="what reads and counts (default: auto); the release follows the same law",
+    )
     parser.add_argument("--mechanism", default="weighted_sample", help="default: weighted_sample")
     parser.add_argument("--universe", metavar="NAME", help="all keys there may be: a name, or for dense a file of keys")
     parser.add_argument(
@@ -104,6 +119,9 @@ def _publish(arguments: argparse.Namespace) -> None:
         memory_limit=arguments.memory_limit,
         randomness=request.randomness,
         progress=request.progress,
+        table=arguments.table,
+        query=arguments.query,
+        engine=arguments.engine,
     )
     if isinstance(release, Release):
         deliver(arguments, request, release)
@@ -128,6 +146,8 @@ def prepare(arguments: argparse.Namespace) -> Request:
     from dptally.randomness import SeededBits
 
     seed = arguments.not_private_seed
+    if len(arguments.input) > 1 and any("://" in given for given in arguments.input):
+        raise InvalidParameter("a database must be the only input.")
     return Request(
         source=arguments.input[0] if len(arguments.input) == 1 else arguments.input,
         confidence=as_confidence("0.95" if arguments.confidence is None else arguments.confidence),

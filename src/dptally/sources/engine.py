@@ -90,6 +90,19 @@ class Session:
         if failure:
             raise failure
 
+    def attach(self, path: str, name: str) -> None:
+        """Make the tables of a DuckDB file readable under a name; it must be among the session's paths, as its log."""
+        failure: DptallyError | None = None
+        try:
+            self._connection.execute(f"ATTACH IF NOT EXISTS {quote_literal(path)} AS {name} (TYPE DUCKDB, READ_ONLY)")
+        except duckdb.Error as error:
+            reason = "cannot be opened: another connection may be writing to it, or a newer version has written it"
+            if "not a valid DuckDB" in str(error):
+                reason = "is not a DuckDB database"
+            failure = InvalidSource(f"'{path}' {reason}.")
+        if failure:
+            raise failure
+
     def register(self, name: str, table: object) -> None:
         """Make an Arrow or Polars table readable under a name."""
         self._connection.register(name, table)

@@ -12,7 +12,17 @@ from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import BATCH_ROWS, Session, describe
 from dptally.sources.scan import Scan
 
-__all__ = ["open_arrow", "open_dataset", "open_pandas", "open_polars", "open_reader", "open_relation"]
+__all__ = [
+    "LazyAttachment",
+    "open_arrow",
+    "open_dataset",
+    "open_pandas",
+    "open_polars",
+    "open_reader",
+    "open_relation",
+    "pandas_array",
+    "polars_columns",
+]
 
 _ONE_KIND = frozenset({
     "string", "bytes", "integer", "boolean", "date", "datetime", "datetime64", "time", "decimal", "floating",
@@ -78,6 +88,20 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
     """Open a Polars DataFrame, or a LazyFrame, which is run by the streaming engine and never held whole."""
     import polars as pl
 
+    columns, schema = polars_columns(frame, wanted)
+    types = describe(schema)
+    if isinstance(frame, pl.DataFrame):
+        return _scan_of_table(columns if "unknown" not in types else frame, types)
+    return Scan(types=tuple(types), attach=LazyAttachment(columns, schema))
+
+
+def polars_columns(frame: Any, wanted: Sequence[str]) -> tuple[Any, pa.Schema]:
+    """The wanted columns of a Polars frame as c0, c1, ..., and their Arrow types; labels become text.
+
+    A column that Arrow does not know gets a type that no key has.
+    """
+    import polars as pl
+
     try:
         schema = frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError):
@@ -90,7 +114,7 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
         (pl.col(name).cast(pl.String) if isinstance(schema[name], labels) else pl.col(name)).alias(f"c{i}")
         for i, name in enumerate(wanted)
     ]
-    types, arrow_schema = [], []
+    arrow_schema = []
     for name, column in zip(wanted, columns, strict=True):
         try:
             if schema[name] == pl.Object:
@@ -99,13 +123,10 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
         except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
             field = pa.field("unknown", pa.list_(pa.null()))
         arrow_schema.append(field)
-        types.extend(describe(pa.schema([field])))
-    if isinstance(frame, pl.DataFrame):
-        return _scan_of_table(frame.select(columns) if "unknown" not in types else frame, types)
-    return Scan(types=tuple(types), attach=_LazyAttachment(frame.select(columns), pa.schema(arrow_schema)))
+    return frame.select(columns), pa.schema(arrow_schema)
 
 
-class _LazyAttachment:
+class LazyAttachment:
     """Runs a LazyFrame each time it is attached."""
 
     def __init__(self, frame: Any, schema: pa.Schema) -> None:
@@ -113,6 +134,7 @@ class _LazyAttachment:
         self._schema = schema
 
     def __call__(self, session: Session) -> str:
+        """Register what the plan yields as the table "source"."""
         session.register_stream("source", self._schema, self._batches())
         return "SELECT * FROM source"
 

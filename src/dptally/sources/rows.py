@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import canonical, count_expression
+from dptally.sources.databases import is_url, open_database
 from dptally.sources.engine import Session
+from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.scan import Scan
 
 __all__ = ["Rows", "open_rows"]
@@ -24,6 +26,8 @@ class Rows:
         count: name of the column of counts, or None when every row counts once.
         nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own.
         once: whether the rows can be read one time only.
+        counted_at_source: whether the source counts its rows by itself, as a database does.
+        unordered: whether rows come in no particular order, as those of a database do.
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class Rows:
         self.nulls = nulls
         self.once = scan.once
         self.paths = scan.paths
+        self.counted_at_source = scan.attach_counted is not None
+        self.unordered = scan.unordered
         self._scan = scan
         self._taken = False
         width = len(self.key)
@@ -64,7 +70,7 @@ class Rows:
         self._taken = True
         source = self._scan.attach(session)
         columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
-        conditions = [f"c{i} IS NOT NULL" for i in range(len(self.key)) if self.nulls == "drop"]
+        conditions = self._conditions()
         if self._unit is not None:
             columns.append(f"{self._unit} AS u")
             conditions.append(f"c{len(self.key)} IS NOT NULL")
@@ -72,6 +78,24 @@ class Rows:
             columns.append(f"{self._count} AS n")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {', '.join(columns)} FROM ({source}){where}"  # noqa: S608 - no value of the data is in it
+
+    def select_counted(self, session: Session) -> str | None:
+        """SQL for keys that the source has counted: k0, k1, ... and the number of rows as w.
+
+        A key may come more than once, where two of the source's values have one canonical form.
+
+        Returns:
+            The SQL, or None for a source that does not count, and for rows with a unit or counts of their own.
+        """
+        if self._scan.attach_counted is None or self.unit is not None or self.count is not None:
+            return None
+        source = self._scan.attach_counted(session)
+        columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
+        where = f" WHERE {' AND '.join(self._conditions())}" if self._conditions() else ""
+        return f"SELECT {', '.join(columns)}, w FROM ({source}){where}"  # noqa: S608
+
+    def _conditions(self) -> list[str]:
+        return [f"c{i} IS NOT NULL" for i in range(len(self.key)) if self.nulls == "drop"]
 
     def select_numbered(self, session: Session) -> str | None:
         """SQL for the keys of Parquet files with the number of the file as f and of the row in it as r.
@@ -81,7 +105,7 @@ class Rows:
         Returns:
             The SQL, or None for any other source.
         """
-        if not self.paths:
+        if not self.paths or self.unordered:
             return None
         source = self._scan.attach(session)
         numbered = f"SELECT file_index AS f, file_row_number AS r, {source.removeprefix('SELECT ')}"
@@ -104,6 +128,9 @@ def open_rows(
     count: str | None = None,
     nulls: Literal["drop", "keep"] = "drop",
     format: str | None = None,  # noqa: A002 - the public name
+    table: str | None = None,
+    query: str | None = None,
+    engine: str = "auto",
 ) -> Rows:
     """Check a source and its columns without reading its rows.
 
@@ -119,13 +146,15 @@ def open_rows(
       looked up in the first lines of the first file.
     - Parquet, Polars, pandas, Arrow and DuckDB have types of their own, which are kept; dictionaries and
       enumerations become text, timestamps with a zone become UTC.
+    - So have databases (a URL with `table` or `query`): text is compared by its bytes, whatever the collation, numeric
+      columns need a declared precision, and a column of SQLite must hold one type.
     - A mapping gives each key its count; an iterable or array gives one key an element, or several as a
       tuple.
 
     Args:
         source: path, glob, list of paths or of file names, "-", Polars DataFrame or LazyFrame, pandas DataFrame, Arrow
             table, reader or dataset, DuckDB relation, mapping key -> count, iterable, array or series of keys. A string
-            is a path.
+            is a path, or the URL of a database.
         key: name of the key column, or several; for mappings and iterables the names to give them (default:
             key, or key_1, key_2, ...).
         unit: column that says whose row it is; None when every row is its own unit.
@@ -133,6 +162,9 @@ def open_rows(
         nulls: "drop" leaves out rows with a null key, "keep" counts null as a key. Rows with a null unit are
             left out.
         format: "csv", "tsv", "jsonl" or "parquet" when the file name does not tell.
+        table: of a database: the name of a table, or "schema.table".
+        query: of a database: one SELECT statement instead of a table.
+        engine: "polars" has Polars read and count; see `dptally.sources.engine_choice`.
 
     Returns:
         The rows, ready to be counted.
@@ -151,6 +183,15 @@ def open_rows(
             raise InvalidParameter(f"{role} must be a column name, got {type(name).__name__}.")
         if name is not None and name in (names or ()):
             raise InvalidParameter(f"column '{name}' cannot be a key and the {role} at once.")
+    if is_url(source) and names is not None:
+        if format is not None:
+            raise InvalidParameter("format is for files; this source is a database.")
+        check_engine_for(engine, "databases, which count by themselves")
+        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query)
+        return Rows(scan, key=names, unit=unit, count=count, nulls=nulls)
+    for role, name in (("table", table), ("query", query)):
+        if name is not None:
+            raise InvalidParameter(f"{role} is for databases; the source must be a URL such as sqlite:///events.db.")
     is_path = isinstance(source, str | PurePath) or (names is not None and _is_list_of_paths(source))
     if format is not None and not is_path:
         raise InvalidParameter("format is for files; this source is not a path.")
@@ -159,9 +200,12 @@ def open_rows(
             raise InvalidParameter("key must name the key column of a table.")
         wanted = [*names, *(name for name in (unit, count) if name is not None)]
         scan = _open_paths(source, wanted, format) if is_path else _open_table(source, wanted)
+        if engine == "polars":
+            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count)
         return Rows(scan, key=names, unit=unit, count=count, nulls=nulls)
     if unit is not None or count is not None:
         raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
+    check_engine_for(engine, "keys and counts of Python")
     if isinstance(source, Mapping):
         from dptally.sources.in_memory import open_mapping
 

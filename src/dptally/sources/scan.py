@@ -21,6 +21,9 @@ class Scan:
         text: whether the source holds nothing but text, so that counts are digits.
         once: whether the source can be read one time only.
         paths: files the session must be allowed to read.
+        attach_counted: like `attach`, for a source that counts by itself: each distinct row of c0, c1, ... with its
+            number of rows as w. None where DuckDB counts.
+        unordered: whether rows come in no particular order, as those of a database do.
     """
 
     types: tuple[str, ...]
@@ -28,6 +31,8 @@ class Scan:
     text: bool = False
     once: bool = False
     paths: tuple[str, ...] = field(default=())
+    attach_counted: Callable[[Session], str] | None = None
+    unordered: bool = False
 
     def __repr__(self) -> str:
         return f"Scan({len(self.types)} columns)"

@@ -4,6 +4,9 @@ DuckDB spills rows to disk. Those files hold private data in the clear, so they 
 that only this user may enter, which is removed when the work ends, when it fails, and when Python exits. If
 the process is killed, the next one removes what it left: each directory holds a lock file, and a lock nobody
 holds marks a dead owner.
+
+The engine creates its files with the process's umask, which is not ours to change: other threads would see it. The
+directory has a default access control list instead, by which every file in it is created with mode 0600.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import struct
 import tempfile
 import time
 import weakref
@@ -21,14 +25,16 @@ __all__ = ["PrivateDirectory", "remove_stale_directories"]
 
 _PREFIX = "dptally-spill-"
 _LOCK = "lock"
+_ACL_VERSION, _ACL_OWNER, _ACL_GROUP, _ACL_OTHERS, _ACL_NOBODY = 2, 0x01, 0x04, 0x20, 0xFFFFFFFF
 _UNLOCKED_GRACE = 3600.0  # seconds a directory may exist without its lock file before it counts as left behind
 
 
 class PrivateDirectory:
-    """A fresh directory of mode 0700; `close` removes it, as does the end of the process."""
+    """A fresh directory of mode 0700, files in it 0600; `close` removes it, as does the end of the process."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        _make_files_private(self.path)
         # Locked first and renamed then, so that no other process ever sees the lock file without its lock.
         unready = self.path / "lock.new"
         descriptor = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -39,6 +45,16 @@ class PrivateDirectory:
     def close(self) -> None:
         """Remove the directory and all it holds. May be called again."""
         self._finalizer()
+
+
+def _make_files_private(directory: Path) -> None:
+    """Have files be created without rights for group and others, where the file system knows access control lists."""
+    entries = ((_ACL_OWNER, 7), (_ACL_GROUP, 0), (_ACL_OTHERS, 0))
+    packed = struct.pack("<I", _ACL_VERSION) + b"".join(
+        struct.pack("<HHI", tag, rights, _ACL_NOBODY) for tag, rights in entries
+    )
+    with contextlib.suppress(OSError):  # elsewhere the directory itself, which nobody else may enter, has to do
+        os.setxattr(directory, "system.posix_acl_default", packed)
 
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:

@@ -32,12 +32,20 @@ class BinnedRows(Rows):
             raise InvalidParameter(f"value must name one column, got {len(rows.key)}.")
         self.key, self.unit, self.count, self.nulls = rows.key, rows.unit, rows.count, rows.nulls
         self.once, self.paths = rows.once, rows.paths
+        self.counted_at_source, self.unordered = rows.counted_at_source, rows.unordered
         self._inner = rows
         self._grid = grid
 
     def select(self, session: Session) -> str:
         """SQL for the rows; k0 is the bin."""
-        inner = self._inner.select(session)
+        return self._binned(self._inner.select(session), session)
+
+    def select_counted(self, session: Session) -> str | None:
+        """SQL for bins with the number of rows as w, where the source counts; a bin comes once for each value."""
+        inner = self._inner.select_counted(session)
+        return None if inner is None else self._binned(inner, session)
+
+    def _binned(self, inner: str, session: Session) -> str:
         kind = dict(session.types(inner))["k0"]
         return _bins(f"SELECT {_tick(self._grid, self.key[0], kind)} AS x, * EXCLUDE (k0) FROM ({inner})", self._grid)  # noqa: S608
 

@@ -96,6 +96,10 @@ class Frequencies(Counting):
     def _count_unbounded(self) -> Iterator[pa.RecordBatch]:
         session = self._open(share=1.0)
         keys = ", ".join(f"k{i}" for i in range(len(self.key)))
+        counted = self._rows.select_counted(session)
+        if counted is not None:
+            sql = f"SELECT {keys}, CAST(sum(w) AS BIGINT) AS n FROM ({counted}) GROUP BY {keys}"  # noqa: S608
+            return self._run(session, sql, "counting keys")
         if self._rows.count is None:
             count = "count(*)"
         else:  # negative numbers mark groups with values that are no counts: an error raised in SQL would quote them

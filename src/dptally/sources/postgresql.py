@@ -1,0 +1,193 @@
+"""Tables and queries of PostgreSQL, through ADBC: the server counts, in a read-only transaction.
+
+Without a unit the server sends each distinct key with its count; with one, each distinct pair of unit and key, and the
+random choice of keys is made here, by secret bits: the server decides nothing that privacy rests on. Keys are compared
+by their bytes (collation "C"), because other collations, citext and char(n) take different texts for equal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.sources.adbc_streams import Stream, driver, fetch, schema_of
+from dptally.sources.columns import MAXIMUM_COUNT, quote_identifier, quote_literal, require_columns, unsupported
+from dptally.sources.databases import Selection
+from dptally.sources.engine import Session, describe
+from dptally.sources.scan import Scan
+
+__all__ = ["open_postgresql"]
+
+_AS_THEY_ARE = frozenset({
+    "bool", "int2", "int4", "int8", "float4", "float8", "bytea", "date", "time", "timestamp", "timestamptz"
+})  # fmt: skip
+_AS_TEXT = frozenset({"text", "varchar", "bpchar", "name", "citext", "uuid", "json", "jsonb"})
+_SETTINGS = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "SET LOCAL client_encoding = 'UTF8'",
+    "SET LOCAL lock_timeout = '10s'",
+)
+_CONNECT_SECONDS = 15
+_WIDEST_DECIMAL = 38
+_REFUSED = re.compile(r"authentication failed|no password supplied|pg_hba|role .* does not exist|28P01|28000")
+
+
+def open_postgresql(url: str, selection: Selection) -> Scan:
+    """Look up the columns of a table or query and plan the statement that reads it.
+
+    Raises:
+        InvalidParameter: a column is not there.
+        InvalidSource: the server cannot be reached or refuses, or a column has a type that cannot be used.
+        MissingDependency: the driver is not installed.
+    """
+    source = _Source(url, selection)
+    connection = source.connect()
+    try:
+        expressions, decimals = source.expressions(connection)
+        plain = selection.unit is None and selection.count is None
+        sql = selection.rows(expressions) if selection.unit is None else selection.distinct(expressions)
+        schema = _without_metadata(schema_of(connection, sql, source.explain))
+        counted = selection.counted(expressions) if plain else ""
+    finally:
+        connection.close()
+    types = tuple(decimals[i] or kind for i, kind in enumerate(describe(schema)))
+    columns = ", ".join(f"CAST(c{i} AS {kind}) AS c{i}" if kind else f"c{i}" for i, kind in enumerate(decimals))
+
+    def attach(session: Session) -> str:
+        _stream(session, source, sql, schema)
+        return f"SELECT {columns} FROM source"  # noqa: S608
+
+    def attach_counted(session: Session) -> str:
+        _stream(session, source, counted, schema.append(pa.field("w", pa.int64())))
+        return f"SELECT {columns}, w FROM source"  # noqa: S608
+
+    return Scan(types=types, attach=attach, attach_counted=attach_counted if plain else None, unordered=True)
+
+
+def _stream(session: Session, source: _Source, sql: str, schema: pa.Schema) -> None:
+    stream = Stream(source.connect, sql, schema, source.explain)
+    session.keep(stream)
+    session.register_stream("source", schema, stream.batches())
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+class _Source:
+    """A server and what is read of it. Its `repr` shows nothing: the URL may hold a password."""
+
+    def __init__(self, url: str, selection: Selection) -> None:
+        self._url = _with_timeout(url)
+        self._selection = selection
+
+    def connect(self) -> Any:
+        """A connection inside a transaction that may only read."""
+        dbapi = driver("postgresql", "PostgreSQL")
+        failure: DptallyError | None = None
+        connection = None
+        try:
+            connection = dbapi.connect(self._url, autocommit=False)
+        except Exception as error:
+            failure = _explain_connecting(error)
+        if failure is not None or connection is None:
+            raise failure or InvalidSource("the PostgreSQL server could not be reached.")
+        try:
+            for setting in _SETTINGS:
+                fetch(connection, setting, self.explain)
+        except DptallyError:
+            connection.close()
+            raise
+        return connection
+
+    def expressions(self, connection: Any) -> tuple[list[str], list[str | None]]:
+        """SQL for the canonical form of each wanted column, and the decimal type it has after it was sent as text."""
+        everything = f"SELECT * FROM {self._selection.relation} AS q"  # noqa: S608
+        schema = schema_of(connection, everything, self.explain)
+        require_columns(self._selection.columns, schema.names)
+        expressions: list[str] = []
+        decimals: list[str | None] = []
+        for name in self._selection.columns:
+            metadata = schema.field(name).metadata or {}
+            kind = metadata.get(b"POSTGRESQL:type", b"unknown").decode()
+            column = f"q.{quote_identifier(name)}"
+            decimal = None
+            if kind == "numeric" and name == self._selection.count:
+                column = _count(column)
+            elif kind == "numeric":
+                decimal = _decimal_type(name, metadata.get(b"POSTGRESQL:typmod"))
+                column = f"CAST({column} AS pg_catalog.text)"
+            elif kind in _AS_TEXT or (kind not in _AS_THEY_ARE and self._is_enumeration(connection, kind)):
+                column = f'CAST({column} AS pg_catalog.text) COLLATE "C"'
+            elif kind not in _AS_THEY_ARE:
+                raise unsupported(name, kind.removeprefix("_") + ("[]" if kind.startswith("_") else ""))
+            expressions.append(column)
+            decimals.append(decimal)
+        return expressions, decimals
+
+    def _is_enumeration(self, connection: Any, kind: str) -> bool:
+        sql = f"SELECT 1 AS found FROM pg_catalog.pg_type WHERE typtype = 'e' AND typname = {quote_literal(kind)}"  # noqa: S608
+        return bool(fetch(connection, sql, self.explain))
+
+    def explain(self, error: BaseException) -> DptallyError:
+        """Turn an error of the driver or the server into a sentence without data and without credentials."""
+        state = str(getattr(error, "sqlstate", None) or "")
+        if state in ("42P01", "3F000"):
+            return self._selection.missing()
+        if state == "42703":
+            return InvalidSource("the query names a column that the database does not have.")
+        if state == "42501":
+            return InvalidSource("the database does not let this user read that table.")
+        if state == "55P03":
+            return InvalidSource("the table is locked by another transaction; try again later.")
+        if state in ("57014", "57P01", "57P02", "57P03") or state.startswith("08"):
+            return InvalidSource("the connection to the database was lost, or the server stopped the statement.")
+        if state.startswith("42"):
+            return InvalidParameter(f"PostgreSQL does not accept the query (SQLSTATE {state}).")
+        if state.startswith("25"):
+            return InvalidParameter("the query would change the database, and it is opened for reading only.")
+        if state.startswith("53"):
+            return InvalidSource(f"the database server has too little memory or disk for the work (SQLSTATE {state}).")
+        if state and state != "00000":
+            return InvalidSource(f"the database could not be read as asked (SQLSTATE {state}).")
+        return InvalidSource("the connection to the database was lost.")
+
+
+def _explain_connecting(error: BaseException) -> DptallyError:
+    text = str(error)
+    if _REFUSED.search(text):
+        return InvalidSource("the PostgreSQL server refused the user name or the password.")
+    if "does not exist" in text:
+        return InvalidSource("the PostgreSQL server has no database of that name.")
+    return InvalidSource(
+        "the PostgreSQL server could not be reached; check host and port, and that special characters of the URL are "
+        "written as %40 and the like."
+    )
+
+
+def _with_timeout(url: str) -> str:
+    # Without one, a host that does not answer is waited for without end.
+    if "connect_timeout=" in url or "PGCONNECT_TIMEOUT" in os.environ:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}connect_timeout={_CONNECT_SECONDS}"
+
+
+def _count(column: str) -> str:
+    whole = f"{column} >= 0 AND {column} = pg_catalog.trunc({column})"
+    return f"CASE WHEN {whole} THEN CAST(LEAST({column}, {MAXIMUM_COUNT + 1}) AS int8) ELSE -1 END"
+
+
+def _decimal_type(name: str, modifier: bytes | None) -> str:
+    """DuckDB's type for numeric(precision, scale); numeric alone has no fixed scale, so 1.5 and 1.50 would differ."""
+    packed = int(modifier or b"-1") - 4
+    precision, scale = packed >> 16 & 0xFFFF, packed & 0x7FF
+    if packed < 0 or not 1 <= precision <= _WIDEST_DECIMAL or scale > precision:
+        raise InvalidSource(
+            f"column '{name}' has the type numeric without a fixed number of digits; "
+            "cast it to bigint, text or numeric(precision, scale) in a query."
+        )
+    return f"DECIMAL({precision},{scale})"
