@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits, SystemBits
+from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
@@ -619,6 +620,7 @@ def test_checkpoints_are_written_on_the_way(tmp_path: Path, monkeypatch: pytest.
 
 BUILD = """
 import sys
+from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 counter_sketch._CHECKPOINT_SECONDS = 0.0
@@ -657,3 +659,12 @@ def test_a_checkpoint_replaces_nothing_but_a_sketch(tmp_path: Path) -> None:
     for _ in range(2):
         MisraGriesSketch(5).update_file(data, key="key", checkpoint=tmp_path / "c.sketch")
     assert MisraGriesSketch.load(tmp_path / "c.sketch").total == 2
+
+
+def test_a_lazy_frame_is_read_in_its_order() -> None:
+    """The sketch of a LazyFrame is that of its rows in order: eviction depends on it, and so does the proof."""
+    keys = [str(number % 977) for number in range(400_000)]
+    lazy, plain = MisraGriesSketch(50), MisraGriesSketch(50)
+    lazy.update_rows(open_rows(pl.LazyFrame({"k": keys}), key="k", unit=None))
+    plain.update(keys)
+    assert lazy.items().equals(plain.items())

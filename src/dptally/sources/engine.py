@@ -50,6 +50,7 @@ class Session:
     ) -> None:
         remove_stale_directories()
         self._directory = PrivateDirectory()
+        self.in_order = in_order
         self._paths = tuple(paths)
         self._failure: DptallyError | None = None
         self._readers: list[Any] = []

@@ -135,11 +135,13 @@ class LazyAttachment:
 
     def __call__(self, session: Session) -> str:
         """Register what the plan yields as the table "source"."""
-        session.register_stream("source", self._schema, self._batches())
+        session.register_stream("source", self._schema, self._batches(session.in_order))
         return "SELECT * FROM source"
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        parts = self._frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False, lazy=True, engine="streaming")
+    def _batches(self, in_order: bool) -> Iterator[pa.RecordBatch]:
+        parts = self._frame.collect_batches(
+            chunk_size=BATCH_ROWS, maintain_order=in_order, lazy=True, engine="streaming"
+        )
         for part in parts:
             yield from part.to_arrow().cast(self._schema).to_batches()
 
