@@ -52,6 +52,7 @@ def add_commands(commands: Commands) -> None:
             "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
             "--epsilon 1 --delta 1e-6 -o release.parquet"
         ),
+        also="dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet",
     )
     parser.add_argument(
         "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
@@ -61,7 +62,7 @@ def add_commands(commands: Commands) -> None:
     add_release_options(parser, pure=True)
     parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
-    parser.add_argument("--mechanism", default="weighted_sample", help="default: weighted_sample")
+    parser.add_argument("--mechanism", default="weighted_sample", help="see above (default: weighted_sample)")
     parser.add_argument("--universe", metavar="NAME", help="all keys there may be: a name, or for dense a file of keys")
     parser.add_argument(
         "--capacity",
