@@ -7,24 +7,20 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_count, as_epsilon
 from dptally.observation_models import DyadicGeometric, Stability
 from dptally.observation_models.field_geometric import choose_law
 from dptally.observation_models.heaviest_noise import HeaviestNoise, least_possible_error
-from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
-from dptally.universes import read_universe
+from dptally.planning.mechanisms import COMPACT_COUNT, LISTABLE
+from dptally.planning.plans import Plan
+from dptally.privacy.composition import share_between_keys
 
 if TYPE_CHECKING:
-    from dptally.universes import Universe
+    from dptally.planning.mechanisms import Setting
 
-__all__ = ["AskedFor", "UniverseLine", "UniversePlan", "plan_over_universe"]
+__all__ = ["AskedFor", "UniverseLine", "UniversePlan", "compare_over_universe"]
 
 AskedFor = Literal["frequent", "any"]
 _BETA = Fraction(1, 20)
-_LISTABLE = 1 << 22
-_LARGEST_CAPACITY = 10_000_000
-_USUAL_CAPACITY = 10_000
-_COMPACT_COUNT = (1 << 32) - 1
 _DENSE_BOUND = 1 << 40
 
 
@@ -51,21 +47,23 @@ class UniverseLine:
     least_possible_error: float | None = None
 
 
-@dataclass(frozen=True)
-class UniversePlan:
-    """The forecast for a universe: a line for each mechanism that keeps what is asked, and one recommendation."""
+@dataclass(frozen=True, kw_only=True)
+class UniversePlan(Plan):
+    """The forecast for a universe: also a line for each mechanism over it, with errors for many keys at once.
 
-    epsilon: Fraction
-    delta: Fraction
+    Attributes:
+        universe: its name.
+        size: how many keys it has.
+        lines: for the mechanisms over the universe, and "stability" where there is a delta.
+    """
+
     universe: str
     size: int
-    capacity: int
-    max_keys_per_unit: int
     lines: tuple[UniverseLine, ...]
-    recommended: str
-    recommendation: str
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """What was asked, and what is recommended."""
         size = f"{self.size:,}" if self.size < 10**12 else f"{float(self.size):.2g}"
         bound = "one key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit:,} keys"
         return (
@@ -75,68 +73,64 @@ class UniversePlan:
 
     def describe(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
-        facts = {name: part for name, part in vars(self).items() if name != "lines"}
-        facts |= {"epsilon": str(self.epsilon), "delta": str(self.delta), "size": str(self.size)}
-        return {**facts, "lines": [asdict(line) for line in self.lines]}
+        lines = [asdict(line) for line in self.lines]
+        return {**super().describe(), "universe": self.universe, "size": str(self.size), "lines": lines}
 
 
-def plan_over_universe(
-    epsilon: object,
-    delta: Fraction,
-    *,
-    universe: object,
-    capacity: int | None,
-    max_keys_per_unit: int,
-    asked_for: AskedFor | None,
-) -> UniversePlan:
-    """Compare the mechanisms that a universe allows, and recommend one.
+def compare_over_universe(setting: Setting, asked_for: AskedFor | None) -> dict[str, Any]:
+    """Compare the mechanisms that a universe allows, and recommend one: what a `UniversePlan` has beside a `Plan`.
 
     Args:
-        epsilon: for the unit.
-        delta: 0, or what the stability histogram may spend.
-        universe: a universe or its name.
-        capacity: how many keys a sparse release holds, or a compact one is made for; 10,000 if None.
-        max_keys_per_unit: bound on what one unit touches.
+        setting: with a universe.
         asked_for: "frequent" if the question is which keys are frequent, "any" if keys will be asked for one by one.
     """
-    whole, keys = as_epsilon(epsilon), read_universe(universe)
-    count = as_count("capacity", _USUAL_CAPACITY if capacity is None else capacity, largest=_LARGEST_CAPACITY)
-    unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     if asked_for not in (None, "frequent", "any"):
         raise InvalidParameter(f"asked_for must be 'frequent' or 'any', got {str(asked_for)[:40]!r}.")
-    lines = [_sparse(whole, unit, keys, count), _compact(whole, unit, keys, count)]
-    if keys.size <= _LISTABLE:
-        lines.insert(0, _dense(whole, unit, keys))
-    if delta:
-        lines.append(_stability(whole, delta, unit))
+    lines = [_sparse(setting), _compact(setting)]
+    if setting.universe_size <= LISTABLE:
+        lines.insert(0, _dense(setting))
+    if setting.delta:
+        lines.append(_stability(setting))
     name, sentence = _recommend({line.mechanism: line for line in lines}, asked_for)
-    return UniversePlan(whole, delta, keys.name, keys.size, count, unit, tuple(lines), name, sentence)
+    return {
+        "universe": setting.universe,
+        "size": setting.universe_size,
+        "lines": tuple(lines),
+        "recommended": name,
+        "recommendation": sentence,
+    }
 
 
-def _dense(epsilon: Fraction, unit: int, keys: Universe) -> UniverseLine:
-    law = DyadicGeometric(epsilon / unit, _DENSE_BOUND)
-    return UniverseLine("dense", 0, 0, law.error_quantile(_BETA), law.simultaneous_error(_BETA, keys.size))
+def _dense(setting: Setting) -> UniverseLine:
+    law = DyadicGeometric(setting.epsilon / setting.max_keys_per_unit, _DENSE_BOUND)
+    return UniverseLine("dense", 0, 0, law.error_quantile(_BETA), law.simultaneous_error(_BETA, setting.universe_size))
 
 
-def _sparse(epsilon: Fraction, unit: int, keys: Universe, capacity: int) -> UniverseLine:
-    law = HeaviestNoise(epsilon / unit, size=keys.size, keep=capacity, universe=keys.name)
+def _sparse(setting: Setting) -> UniverseLine:
+    law = HeaviestNoise(
+        setting.epsilon / setting.max_keys_per_unit,
+        size=setting.universe_size,
+        keep=setting.capacity,
+        universe=setting.universe or "own",
+    )
     return UniverseLine(
         "sparse",
         law.first_frequency(Fraction(1, 2)),
         law.first_frequency(1 - _BETA),
         law.noise_error(_BETA),
         law.simultaneous_error(_BETA),
-        least_possible_error(epsilon, keys.size, capacity, _BETA),
+        least_possible_error(setting.epsilon, setting.universe_size, setting.capacity, _BETA),
     )
 
 
-def _compact(epsilon: Fraction, unit: int, keys: Universe, capacity: int) -> UniverseLine:
-    law = choose_law(epsilon / unit, universe_size=keys.size, largest_count=_COMPACT_COUNT)
-    return UniverseLine("compact", 0, 0, law.error(_BETA), law.error(_BETA / capacity))
+def _compact(setting: Setting) -> UniverseLine:
+    each = setting.epsilon / setting.max_keys_per_unit
+    law = choose_law(each, universe_size=setting.universe_size, largest_count=COMPACT_COUNT)
+    return UniverseLine("compact", 0, 0, law.error(_BETA), law.error(_BETA / setting.capacity))
 
 
-def _stability(epsilon: Fraction, delta: Fraction, unit: int) -> UniverseLine:
-    law = Stability(*share_between_keys(epsilon, delta, unit))
+def _stability(setting: Setting) -> UniverseLine:
+    law = Stability(*share_between_keys(setting.epsilon, setting.delta, setting.max_keys_per_unit))
     half, likely = law.first_frequency(Fraction(1, 2)), law.first_frequency(1 - _BETA)
     error = next(
         error

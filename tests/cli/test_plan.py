@@ -1,8 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
 
-from tests.cli.conftest import PRIVACY, Run
+import pytest
+
+from dptally.cli.text_chart import text_chart
+from dptally.planning import Plan, plan
+from dptally.planning.page import plan_page
+from dptally.svg_curves import curves_picture
+from tests.cli.conftest import MARKER, PRIVACY, Run
 
 
 def test_plan_says_at_which_frequency_keys_are_reported(run: Run) -> None:
@@ -38,3 +47,102 @@ def test_plan_refuses_bad_parameters(run: Run) -> None:
     """A plan for a negative epsilon is refused like a publication."""
     done = run("plan", "--epsilon", "-1", "--delta", "1e-6")
     assert (done.status, done.err) == (2, "dptally: epsilon must be a positive number, got -1.\n")
+
+
+def test_plan_compares_mechanisms_and_recommends_one(run: Run) -> None:
+    """Supposed rows give expected keys, errors and costs; there is a chart, unless it is not wanted."""
+    done = run("plan", *PRIVACY, "--rows", 1_000_000, "--keys", 100_000)
+    assert done.status == 0
+    for part in ("Recommendation: take 'weighted_sample'", "6,406", "sample_and_threshold", "sum error", "┤ 50 %"):
+        assert part in done.out
+    assert "dense does not apply: it needs a universe" in done.out
+    assert "┤" not in run("plan", *PRIVACY, "--no-chart").out
+
+
+def test_plan_json_is_complete(run: Run) -> None:
+    """Forecasts, reasons, population, recommendation and curves are in the JSON."""
+    options = ("--rows", 10_000, "--zipf", "1.2", "--share", "1/2", "--sampling", "ppswor:0.1", "--levels", 2)
+    facts = json.loads(run("plan", *PRIVACY, *options, "--json").out)
+    names = [each["mechanism"] for each in facts["forecasts"]]
+    assert names == [
+        "weighted_sample",
+        "weighted_sample ppswor:1/10",
+        "stability",
+        "gaussian",
+        "sample_and_threshold",
+        "misra_gries",
+        "heavy_hitters",
+    ]
+    assert facts["recommended"] in names and facts["recommendation"].startswith(f"take '{facts['recommended']}'")
+    assert set(facts["left_out"]) == {"dense", "sparse", "compact"} and facts["share"] == 0.5
+    assert facts["population"]["must_be_public"] is False and facts["need"] is None
+    assert set(facts["curves"]) == {"frequency", *names}
+    assert all(len(curve) == len(facts["curves"]["frequency"]) for curve in facts["curves"].values())
+
+
+def test_plan_from_a_public_example(run: Run, events: Path) -> None:
+    """The example's frequencies are supposed, and the output says that it must be public; no key of it is shown."""
+    options = ("--example", events, "--key", "fruit", "--no-chart")
+    done = run("plan", *PRIVACY, *options)
+    assert done.status == 0
+    assert "4 keys with 1,200 counts, from the public example" in done.out and "must be public" in done.out
+    assert MARKER not in done.out and "apple" not in done.out
+    facts = json.loads(run("plan", *PRIVACY, *options, "--unit", "user", "--rows", 12_000, "--json").out)
+    assert facts["population"]["must_be_public"] is True and facts["population"]["counts"] == 12_000
+
+
+def test_plan_answers_the_inverse_question(run: Run) -> None:
+    """--need finds the epsilon; with --epsilon the delta; with both the keys per unit."""
+    done = run("plan", "--delta", "1e-6", "--need", "30:95%", "--no-chart")
+    assert done.status == 0
+    assert "The smallest epsilon to report keys of frequency 30 with a probability of 95 % is 0.499" in done.out
+    assert "epsilon needed" in done.out
+    facts = json.loads(run("plan", "--delta", "1e-6", "--need", "30:95%", "--json").out)
+    assert facts["need"]["answers"]["weighted_sample"] == "499/1000" and facts["epsilon"] == "499/1000"
+    assert facts["need"]["answers"]["sample_and_threshold"] is None
+    one = ("--mechanism", "weighted_sample", "--no-chart")
+    assert "The smallest delta" in run("plan", "--epsilon", 1, "--need", "30:0.95", *one).out
+    assert "A unit may have at most" in run("plan", *PRIVACY, "--need", "100:95%", *one).out
+
+
+@pytest.mark.parametrize("need", ["30", "x:95%", "30:", "30:200%"])
+def test_bad_needs(run: Run, need: str) -> None:
+    """A need that is none is refused in one sentence."""
+    done = run("plan", "--delta", "1e-6", "--need", need)
+    assert done.status == 2 and done.err.count("\n") == 1 and done.out == ""
+
+
+def test_plan_as_a_page(run: Run, tmp_path: Path) -> None:
+    """The page stands alone: no script, no address, everything escaped; it is not replaced without --overwrite."""
+    place = tmp_path / "plan.html"
+    done = run("plan", *PRIVACY, "--rows", 1000, "--html", place)
+    assert done.status == 0 and "Page written to" in done.err
+    page = place.read_text()
+    assert "<svg" in page and 'name="viewport"' in page and "prefers-color-scheme: dark" in page
+    assert "<script" not in page and "Content-Security-Policy" in page
+    assert [part for part in page.split('"') if part.startswith("http")] == ["http://www.w3.org/2000/svg"]
+    assert run("plan", *PRIVACY, "--html", place).status == 2
+    again = json.loads(run("plan", *PRIVACY, "--html", place, "--overwrite", "--json").out)
+    assert again["page"] == str(place)
+    ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])  # noqa: S314 - our own page
+
+
+def test_pages_escape_what_they_show() -> None:
+    """Names in a page or picture are text, whatever they hold."""
+    forecast = plan(epsilon=1, delta="1e-6", population={20: 3})
+    assert isinstance(forecast, Plan)
+    odd = replace(forecast, recommendation="<script>&", left_out={"<b>": "<i>"})
+    page = plan_page(odd)
+    assert "<b>" not in page and "<i>" not in page and "&lt;script&gt;&amp;" in page
+    picture = curves_picture([0, 1], {'"><script>': [0.0, 1.0]})
+    assert "<script" not in picture
+    ElementTree.fromstring(picture)  # noqa: S314
+
+
+def test_text_charts_rise_from_left_to_right() -> None:
+    """A step is low at the left and high at the right; its letter stands where it passes one half."""
+    lines = text_chart([0, 10, 11, 20], {"step": [0.0, 0.0, 1.0, 1.0]}, width=20, height=5)
+    top, middle, bottom = lines[0], lines[2], lines[4]
+    assert top[0] == "⠀" and top[19] != "⠀" and bottom[0] != "⠀" and bottom[19] == "⠀"
+    assert 9 <= middle.index("A") <= 11
+    assert lines[-2].startswith("frequency 0") and lines[-2].endswith("20") and lines[-1] == "A step"

@@ -58,6 +58,7 @@ PUBLIC_SIDE = [
     "grids.py",
     "tree_laws.py",
     "plots.py",
+    "svg_curves.py",
     "labels.py",
     "whole_files.py",
     "estimates",

@@ -620,7 +620,6 @@ def test_checkpoints_are_written_on_the_way(tmp_path: Path, monkeypatch: pytest.
 
 BUILD = """
 import sys
-from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 counter_sketch._CHECKPOINT_SECONDS = 0.0

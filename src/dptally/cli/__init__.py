@@ -9,6 +9,7 @@ What every command keeps to:
 - ``--json`` prints one JSON value. Numbers a guarantee depends on are exact, as strings such as ``"1/1000000"``; floats
   beside them are named ``..._float``. Rows are objects with the key column(s), `value`, `estimate`, `lower`, `upper`
   (null where a release has no values). Each command's module documents what it prints.
+- ``--explain`` says what would be done and does nothing; see `dptally.cli.explain`.
 - Modules that cost time are imported by the command that needs them, never before.
 """
 
@@ -21,6 +22,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from dptally.cli.explain import explain
 from dptally.cli.parser import build_parser
 from dptally.cli.signals import Stopped, end_in_order
 from dptally.errors import DptallyError, InvalidParameter
@@ -46,7 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = build_parser().parse_args(argv)
         with end_in_order():
-            arguments.run(arguments)
+            if getattr(arguments, "explain", False):
+                explain(arguments)
+            else:
+                arguments.run(arguments)
         sys.stdout.flush()
     except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
         _flush_or_drop()

@@ -34,6 +34,7 @@ def add_commands(commands: Commands) -> None:
             "privacy, and show the result. The files stay for you to try the other commands on."
         ),
         example="dptally example",
+        also="dptally example --directory /tmp/hamlet --no-picture",
     )
     parser.add_argument(
         "--directory", metavar="DIR", help="where the files go (default: dptally-example, whose files are replaced)"

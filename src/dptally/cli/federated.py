@@ -54,6 +54,7 @@ def _add_simulate(commands: Commands) -> None:
             "simulation engine. Coins are secret, so the release is as private as that of a real federation."
         ),
         example="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --nodes 99 -o release.parquet",
+        also="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --rate 0.05 -o release.parquet",
     )
     _add_table(parser)
     _add_run(parser, nodes_help="how many simulated nodes (default: 10)", nodes=10)
@@ -75,6 +76,7 @@ def _add_serve(commands: Commands) -> None:
             "dptally federated serve --key word --epsilon 1 --delta 1e-6 --nodes 4 --port 8000 "
             "--ssl-certfile server.pem --ssl-keyfile server.key --ssl-ca-certfile ca.crt -o release.parquet"
         ),
+        also="dptally federated serve --epsilon 1 --delta 1e-6 --nodes 4 --insecure -o release.parquet",
     )
     parser.add_argument("--key", metavar="NAME", default="key", help="name of the key column of the release")
     _add_run(parser, nodes_help="how many nodes must have come at least (default: 1)", nodes=1)
@@ -99,6 +101,7 @@ def _add_client(commands: Commands) -> None:
             "by a secret coin of its own; a device that does not sends a message of the same size."
         ),
         example="dptally federated client words.csv --key word --superlink server:8000 --root-certificates ca.crt",
+        also="dptally federated client words.sqlite --table words --key word --superlink server:8000 --insecure",
     )
     _add_table(parser)
     parser.add_argument("--table", metavar="NAME", help="table or view of an SQLite file")

@@ -36,6 +36,7 @@ def add_commands(commands: Commands) -> None:
             "dptally heavy-hitters words.csv --key word --unit device --epsilon 1 --delta 1e-6 --levels 1,2,4,8 "
             "-o tree.parquet"
         ),
+        also="dptally heavy-hitters words.csv --key word --epsilon 1 --delta 1e-6 --levels 5 --single-round",
     )
     parser.add_argument(
         "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"

@@ -46,16 +46,23 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> Parser:
     """The parser of the whole command line."""
     from dptally.cli import example, federated, heavy_hitters, plan, plot, publish, quantile, read, sanitize, sketch
+    from dptally.cli import shell_help as about  # isort: skip
+    from dptally.cli.explain import add_explain
 
     parser = Parser(
         prog="dptally",
         description="Publish tables of private keys and counts under differential privacy.",
-        epilog="Begin with:\n  dptally example\nand see dptally COMMAND --help for each command.",
+        epilog=(
+            "Begin with:\n  dptally example\nand see dptally COMMAND --help for each command. --explain says what a\n"
+            "command would do, and does nothing. dptally completion and dptally man are for your shell."
+        ),
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for module in (publish, sanitize, sketch, heavy_hitters, quantile, federated, read, plot, plan, example):
         module.add_commands(commands)
+    about.add_commands(commands)
+    add_explain(parser)
     return parser
 
 
@@ -67,9 +74,11 @@ def add_command(
     summary: str,
     details: str,
     example: str,
+    also: str = "",
 ) -> Parser:
-    """Add a command with its help, its example and ``--json``."""
-    parser = commands.add_parser(name, help=summary, description=details, epilog=f"example:\n  {example}")
+    """Add a command with its help, its examples and ``--json``. Its ``--explain`` comes from `dptally.cli.explain`."""
+    epilog = f"example:\n  {example}" + (f"\nor:\n  {also}" if also else "")
+    parser = commands.add_parser(name, help=summary, description=details, epilog=epilog)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON value instead of text")
     return parser
@@ -80,12 +89,18 @@ def add_release(parser: Parser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="a file written by dptally publish -o")
 
 
-def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False) -> None:
+def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, sought: bool = False) -> None:
     """What is promised, and whether values are released. The numbers stay text, to be read exactly.
 
-    With `pure` delta may be left out: whether it is needed depends on the mechanism.
+    With `pure` delta may be left out: whether it is needed depends on the mechanism. With `sought` epsilon may be what
+    is asked for.
     """
-    parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
+    parser.add_argument(
+        "--epsilon",
+        metavar="E",
+        required=not sought,
+        help='how much may show, smaller protects more; read exactly: "0.1" is 1/10, "1/3" works too',
+    )
     delta = "well below one over the number of units, as 1e-6"
     parser.add_argument(
         "--delta",

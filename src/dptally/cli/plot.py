@@ -30,6 +30,7 @@ def add_commands(commands: Commands) -> None:
             "appears. Needs pip install 'dptally[plots]'. HTML pictures hold all they need and load nothing."
         ),
         example="dptally plot release.parquet -o picture.svg",
+        also="dptally plot release.parquet -n 50 -o picture.html",
     )
     add_release(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="picture to write: .png, .svg or .html")

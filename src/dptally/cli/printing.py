@@ -109,14 +109,18 @@ def print_table(shown: pl.DataFrame, *, keys: int) -> None:
     _console().print(table)
 
 
-def print_numbers(title: str, names: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int) -> None:
-    """Print rows of numbers under a title, one row of them marked."""
+def print_numbers(
+    title: str, names: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int, labelled: bool = False
+) -> None:
+    """Print rows of numbers under a title, one row of them marked; `labelled` rows begin with a name, kept whole."""
     from rich.table import Table
 
     say(title, style="bold")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in names:
-        table.add_column(name, justify="right")
+    for place, name in enumerate(names):
+        label = labelled and not place
+        longest = max((len(row[0]) for row in rows), default=0) if label else None
+        table.add_column(name, justify="left" if label else "right", no_wrap=label, min_width=longest)
     for place, row in enumerate(rows):
         table.add_row(*row, style="bold green" if place == marked else "")
     _console().print(table)

@@ -56,6 +56,7 @@ def add_commands(commands: Commands) -> None:
             "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
             "--epsilon 1 --delta 1e-6 -o release.parquet"
         ),
+        also="dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet",
     )
     parser.add_argument(
         "input",
@@ -76,7 +77,7 @@ def add_commands(commands: Commands) -> None:
         default="auto",
         help="what reads and counts (default: auto); the release follows the same law",
     )
-    parser.add_argument("--mechanism", default="weighted_sample", help="default: weighted_sample")
+    parser.add_argument("--mechanism", default="weighted_sample", help="see above (default: weighted_sample)")
     parser.add_argument("--universe", metavar="NAME", help="all keys there may be: a name, or for dense a file of keys")
     parser.add_argument(
         "--capacity",

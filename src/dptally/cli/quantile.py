@@ -39,6 +39,7 @@ def add_commands(commands: Commands) -> None:
             "dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 "
             "--epsilon 1 --delta 1e-6 -q 0.5 -q 0.9"
         ),
+        also="dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense",
     )
     parser.add_argument(
         "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"

@@ -41,6 +41,7 @@ def add_commands(commands: Commands) -> None:
         summary="what a release promises and holds",
         details="Show the guarantee, the certificate, the first rows and how frequent the released keys are.",
         example="dptally show release.parquet",
+        also="dptally show release.parquet --json",
     )
     add_release(show)
     show.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many rows (default: 10)")
@@ -53,6 +54,7 @@ def add_commands(commands: Commands) -> None:
         summary="the most frequent released keys",
         details="The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.",
         example="dptally top release.parquet -n 20",
+        also="dptally top release.parquet -n 1000 > top.csv",
     )
     add_release(top)
     top.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys (default: 10)")
@@ -68,6 +70,7 @@ def add_commands(commands: Commands) -> None:
             "has. Bounds hold for keys that were chosen without looking at the release."
         ),
         example="dptally count release.compact 192.0.2.1 198.51.100.7",
+        also="dptally count release.parquet apple pear",
     )
     add_release(count)
     count.add_argument("keys", metavar="KEY", nargs="+", help="keys to ask for")
@@ -84,12 +87,15 @@ def add_commands(commands: Commands) -> None:
             "Kinds of estimate: mle (default), lower (never over in expectation), unbiased (large variance)."
         ),
         example="dptally sum release.parquet --where \"query LIKE 'a%'\"",
+        also="dptally sum release.parquet --of keys",
     )
     add_release(total)
     total.add_argument("--where", metavar="SQL", help="a condition on the columns of the release (default: all keys)")
     total.add_argument("--of", metavar="G", default="count", help="what to add up (default: count)")
     total.add_argument("--times", metavar="SQL", help="a number that each key's part is multiplied by (default: 1)")
-    total.add_argument("--kind", choices=("mle", "lower", "unbiased"), default="mle", help="default: mle")
+    total.add_argument(
+        "--kind", choices=("mle", "lower", "unbiased"), default="mle", help="of estimate, see above (default: mle)"
+    )
     add_confidence(total)
 
     verify = add_command(
@@ -103,6 +109,7 @@ def add_commands(commands: Commands) -> None:
             "values were drawn from it, nobody can see from a file."
         ),
         example="dptally verify release.parquet",
+        also="dptally verify release.parquet --json",
     )
     add_release(verify)
 

@@ -33,6 +33,7 @@ def add_commands(commands: Commands) -> None:
             "dptally sanitize sample.csv --key query --count n --sampling ppswor:0.01 --epsilon 1 --delta 1e-6 "
             "-o release.parquet"
         ),
+        also="dptally sanitize sample.csv --key query --count n --sampling priority:0.1 --epsilon 1 --delta 1e-6",
     )
     parser.add_argument("input", metavar="SAMPLE", nargs="+", help="file or glob with sampled keys and their counts")
     add_sampling(parser, required=True, help="how the sample was drawn: ppswor:RATE or priority:RATE, with :POWER")

@@ -53,6 +53,7 @@ def _add_build(commands: Commands) -> None:
             "kept. With --checkpoint, the sketch is written every so often, so that a killed process loses little."
         ),
         example="dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
+        also="dptally sketch build events.parquet --key url --unit user --max-keys-per-unit 8 -o users.sketch",
     )
     build.add_argument(
         "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
@@ -82,6 +83,7 @@ def _add_merge(commands: Commands) -> None:
             "it is published."
         ),
         example="dptally sketch merge monday.sketch tuesday.sketch -o both.sketch",
+        also="dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch",
     )
     merge.add_argument("sketch", metavar="SKETCH", nargs="+", help="files written by dptally sketch build")
     merge.add_argument("--sum", action="store_true", help="reduce their sensitivity and add them up")
@@ -96,6 +98,7 @@ def _add_show(commands: Commands) -> None:
         summary="what a sketch holds, for its owner only",
         details="Show the largest counters of a sketch. What is shown is private: it must not leave the data's owner.",
         example="dptally sketch show s.sketch -n 20",
+        also="dptally sketch show s.sketch --json",
     )
     show.add_argument("sketch", metavar="SKETCH", help="a file written by dptally sketch build or merge")
     show.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys (default: 10)")
@@ -113,6 +116,7 @@ def _add_publish(commands: Commands) -> None:
             "frequencies; --shortfall S states it instead, and --shortfall unknown leaves it open."
         ),
         example="dptally sketch publish s.sketch --epsilon 1 --delta 1e-6 -o release.parquet",
+        also="dptally sketch publish s.sketch --epsilon 1 --universe ipv4 -o release.parquet",
     )
     publish.add_argument("sketch", metavar="SKETCH", help="a file written by dptally sketch build or merge")
     add_privacy(publish, keys_only=False, pure=True)

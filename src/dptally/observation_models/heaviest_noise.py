@@ -34,6 +34,7 @@ _LARGEST_MIXING = 64
 _PLACES = 128
 _SPLITS = 16  # ways to share beta between two events, of which the best is taken
 _BLOCKS = 1024
+_TAILS_KEPT = 1 << 16
 _USUAL_BETA = Fraction(1, 20)
 _NO_ROWS = "what a sparse release says of a key depends on all other keys; law.key_error(beta, frequency) bounds it."
 
@@ -241,22 +242,23 @@ class HeaviestNoise:
         lower ends; blocks are single values unless epsilon is below about 0.05.
         """
         ends, chances = self._blocks
-        # P[block] R(lower end), summed by parts: then every factor has its bound in the right direction.
-        total = chances[-1] + self._stray
+        # P[block] R(lower end), summed by parts: then every factor has its bound in the right direction. All numbers
+        # are multiples of 2^-128, so whole numbers do.
+        one, total = 1 << _PLACES, 0
         for end, here, following in zip(ends[1:], chances, chances[1:], strict=False):
-            reached = self._at_least(end - true_frequency) if end <= self.bound else Fraction(0)
-            total += (1 - reached) * max(Fraction(0), here - following)
-        return min(Fraction(1), total)
+            reached = self._at_least(end - true_frequency) if end <= self.bound else 0
+            total += (one - reached) * max(0, here - following)
+        return min(Fraction(1), Fraction(total + (chances[-1] << _PLACES), 1 << 2 * _PLACES) + self._stray)
 
     @cached_property
-    def _blocks(self) -> tuple[list[int], list[Fraction]]:
-        """Lower ends of blocks of values, from 0, and a bound of `chance_of_reaching` at each."""
+    def _blocks(self) -> tuple[list[int], list[int]]:
+        """Lower ends of blocks of values, from 0, and a bound of `chance_of_reaching` at each, in units of 2^-128."""
         tiny = Fraction(1, 1 << 64)
         lowest = _first(lambda value: self._reached(value) < 1 - tiny, self.bound + 1)
         highest = _first(lambda value: self._reached(value) < tiny, self.bound + 1)
         step = -(-(highest - lowest + 1) // _BLOCKS)
         ends = [0, *range(lowest, highest + step, step)]
-        return ends, [self._reached(end) for end in ends]
+        return ends, [int(self._reached(end) * (1 << _PLACES)) for end in ends]
 
     def reported_from(self, beta: object) -> int:
         """The smallest frequency whose key is released with probability at least 1 - beta; see above for when."""
@@ -299,12 +301,22 @@ class HeaviestNoise:
         within = max(Fraction(0), 1 - self._noise_beyond(error) + self._stray)
         return 1 - Fraction(power_bounds(within, self.keep, _PLACES)[0], 1 << _PLACES) + self._stray
 
-    def _at_least(self, noise: int) -> Fraction:
-        """A lower bound of P[Z >= noise]."""
-        one = 1 << _PLACES
-        if noise >= 0:
-            return Fraction(self.noise.tail_bounds(noise, _PLACES)[0], one)
-        return 1 - Fraction(self.noise.tail_bounds(1 - noise, _PLACES)[1], one)
+    def _at_least(self, noise: int) -> int:
+        """A lower bound of P[Z >= noise], in units of 2^-128."""
+        found = self._tails.get(noise)
+        if found is None:
+            if noise >= 0:
+                found = self.noise.tail_bounds(noise, _PLACES)[0]
+            else:
+                found = (1 << _PLACES) - self.noise.tail_bounds(1 - noise, _PLACES)[1]
+            if len(self._tails) < _TAILS_KEPT:
+                self._tails[noise] = found
+        return found
+
+    @cached_property
+    def _tails(self) -> dict[int, int]:
+        """What `_at_least` has found already: rows of different frequencies need the same numbers."""
+        return {}
 
 
 def _beta(beta: object) -> Fraction:

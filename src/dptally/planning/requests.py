@@ -1,0 +1,335 @@
+"""`dptally.plan`: read the request, make the forecasts, recommend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
+from dptally.observation_models import WeightedSample
+from dptally.observation_models.sampling_schemes import Scheme
+from dptally.planning.forecasts import Forecast, drop_table, make_forecast
+from dptally.planning.mechanisms import Planned, Setting, choose_mechanisms
+from dptally.planning.needs import Need, Sought, find_need, settled
+from dptally.planning.plans import Plan, PlanLine
+from dptally.planning.populations import Population, example_population, listed_population, zipf_population
+from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+
+if TYPE_CHECKING:
+    from dptally.universe_planning import AskedFor, UniversePlan
+
+__all__ = ["plan"]
+
+_UNIT_SIZES = (1, 3, 10, 30)
+_USUAL_CAPACITY = 10_000
+_MOST_LEVELS = 64
+
+
+def plan(
+    *,
+    epsilon: float | str | Fraction | None = None,
+    delta: float | str | Fraction | None = None,
+    sampling: Scheme | None = None,
+    max_keys_per_unit: int = 1,
+    values: bool = True,
+    universe: Any = None,
+    capacity: int | None = None,
+    asked_for: AskedFor | None = None,
+    rows: int | None = None,
+    units: int | None = None,
+    keys: int | None = None,
+    zipf: float | str | Fraction | None = None,
+    example: Any = None,
+    key: str | Sequence[str] | None = None,
+    count: str | None = None,
+    unit: str | None = None,
+    population: Mapping[int, int] | Population | None = None,
+    share: float | str | Fraction = 1,
+    levels: int | None = None,
+    mechanisms: Sequence[str] | None = None,
+    frequency: int | None = None,
+    probability: float | str | Fraction | None = None,
+) -> Plan | UniversePlan:
+    """Say for every mechanism which keys are reported, how many, how good estimates are, and what it costs.
+
+    No private data is needed and nothing is spent. Reporting probabilities are exact; see `dptally.planning.forecasts`
+    for where floating point begins.
+
+    Args:
+        epsilon: as in `publish`; None to ask which one it takes to report `frequency` with `probability`.
+        delta: as in `publish`; with a universe it may be left out or 0. None with `epsilon` and `frequency` asks which
+            delta it takes.
+        sampling: as in `publish`.
+        max_keys_per_unit: as in `publish`.
+        values: as in `publish`.
+        universe: a universe or its name: the mechanisms over it are planned too, see `dptally.universe_planning`.
+        capacity: as in `publish`: of a sketch, of a sparse or compact release.
+        asked_for: with a universe, "frequent" (which keys are) or "any" (key that somebody asks for).
+        rows: supposed: how many counts the data will have, units times keys of each.
+        units: supposed: how many units, each with `max_keys_per_unit` keys; instead of `rows`.
+        keys: supposed: how many different keys there may be; a tenth of the rows if left out.
+        zipf: supposed: frequencies fall like 1 / rank^zipf; 1 if left out.
+        example: a *public* table or file, as in `publish`, whose frequencies are supposed instead. The plan shows what
+            it holds. With `rows` it is scaled to as many counts.
+        key: key columns of the example.
+        count: column of counts of the example.
+        unit: column of units: of the example; without one, that rows will belong to units.
+        population: supposed frequencies themselves: a mapping from frequency to number of keys.
+        share: of the keys, chosen by what they are, for the error of a sum.
+        levels: how many levels a tree of prefixes has, to have heavy hitters planned.
+        mechanisms: names, to leave out the others.
+        frequency: the inverse question: of keys that are to be reported.
+        probability: with which; text may be a percentage, as "95%".
+
+    Returns:
+        Plan: or a `UniversePlan` with a universe. For an inverse question it has `need`, and is made for the answer;
+        with epsilon and delta given, the question is how many keys a unit may have.
+
+    Raises:
+        InvalidParameter: a request that cannot be met.
+
+    >>> plan(epsilon=1, universe="ipv4", capacity=1000).recommended
+    'sparse'
+    >>> plan(epsilon=1, delta="1e-6").asked.always
+    28
+    >>> plan(delta="1e-6", frequency=30, probability="95%").need.best
+    ('weighted_sample', Fraction(499, 1000))
+    """
+    pure = delta is None or as_fraction("delta", delta) == 0
+    inverse = frequency is not None or probability is not None
+    if inverse and (frequency is None or probability is None):
+        raise InvalidParameter("an inverse question needs both: frequency and probability.")
+    if epsilon is None and not inverse:
+        raise InvalidParameter("epsilon is missing; leave it out only with frequency and probability.")
+    if universe is None:
+        if delta is None and not (inverse and epsilon is not None):
+            raise InvalidParameter("delta is missing; a plan for delta = 0 needs a universe, such as 'ipv4'.")
+        if asked_for is not None:
+            raise InvalidParameter("asked_for is for plans with a universe.")
+    supposed = _suppose(
+        rows, units, keys, zipf, example, key, count, unit, population,
+        as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT),
+    )  # fmt: skip
+    sought: Sought | None = None
+    if inverse:
+        sought = (
+            "epsilon" if epsilon is None else "delta" if delta is None and universe is None else "max_keys_per_unit"
+        )
+    setting = _setting(
+        Fraction(1) if epsilon is None else as_epsilon(epsilon),
+        Fraction(0) if pure else as_delta(delta),
+        max_keys_per_unit, unit, values, sampling, capacity, universe, levels, supposed,
+    )  # fmt: skip
+    need = None
+    if sought is not None:
+        need, setting = _answer(setting, sought, mechanisms, frequency, probability)
+    planned, left_out = choose_mechanisms(setting, mechanisms)
+    part = _share(share)
+    forecasts = tuple(make_forecast(each, setting, supposed, part) for each in planned)
+    facts = _facts(setting, supposed, part, planned, forecasts, left_out, need)
+    if universe is not None:
+        from dptally.universe_planning import UniversePlan, compare_over_universe
+
+        return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
+    name, sentence = recommend(forecasts)
+    return Plan(**facts, recommended=name, recommendation=sentence)
+
+
+def _setting(
+    epsilon: Fraction,
+    delta: Fraction,
+    max_keys_per_unit: int,
+    unit: str | None,
+    values: bool,
+    sampling: Scheme | None,
+    capacity: int | None,
+    universe: Any,
+    levels: int | None,
+    supposed: Population | None,
+) -> Setting:
+    name, size = None, 0
+    if universe is not None:
+        from dptally.universes import read_universe
+
+        known = read_universe(universe)
+        name, size = known.name, known.size
+    if sampling is not None and not isinstance(sampling, Scheme):
+        raise InvalidParameter(
+            f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
+        )
+    return Setting(
+        epsilon,
+        delta,
+        max_keys_per_unit,
+        by_unit=unit is not None,
+        values=bool(values),
+        sampling=sampling,
+        capacity=as_count("capacity", _USUAL_CAPACITY if capacity is None else capacity, largest=10_000_000),
+        universe=name,
+        universe_size=size,
+        levels=None if levels is None else as_count("levels", levels, largest=_MOST_LEVELS),
+        rows=None if supposed is None else round(supposed.total),
+    )
+
+
+def _suppose(
+    rows: int | None,
+    units: int | None,
+    keys: int | None,
+    zipf: object,
+    example: Any,
+    key: str | Sequence[str] | None,
+    count: str | None,
+    unit: str | None,
+    population: Mapping[int, int] | Population | None,
+    max_keys_per_unit: int,
+) -> Population | None:
+    """What is supposed about the data, from whichever of the ways to say it was taken."""
+    if rows is not None and units is not None:
+        raise InvalidParameter("give rows or units, not both.")
+    if units is not None:
+        rows = as_count("units", units, largest=10**12) * max_keys_per_unit
+    ways = (("population", population), ("example", example))
+    given = [name for name, way in ways if way is not None]
+    if len(given) > 1 or (given and (keys is not None or zipf is not None)):
+        raise InvalidParameter("suppose one thing: a population, an example, or rows with keys and zipf.")
+    if example is not None:
+        return example_population(
+            example, key=key, count=count, unit=unit, max_keys_per_unit=max_keys_per_unit, rows=rows
+        )
+    if key is not None or count is not None:
+        raise InvalidParameter("key and count name columns of an example, and there is none.")
+    if population is not None:
+        if rows is not None:
+            raise InvalidParameter("a population has its own number of rows.")
+        return population if isinstance(population, Population) else listed_population(population)
+    if rows is None:
+        if keys is not None or zipf is not None:
+            raise InvalidParameter("keys and zipf need the number of rows, or of units.")
+        return None
+    return zipf_population(rows, keys, 1 if zipf is None else zipf)
+
+
+def _answer(
+    setting: Setting, sought: Sought, mechanisms: Sequence[str] | None, frequency: object, probability: object
+) -> tuple[Need, Setting]:
+    """The answer to an inverse question, and the setting it leads to."""
+    probe = setting if setting.delta or sought != "delta" else replace(setting, delta=Fraction(1, 10**6))
+    planned, _ = choose_mechanisms(probe, mechanisms)
+    # What answers every key has nothing to report, and the question is not for it.
+    names = [each.name for each in planned if each.first_frequency(Fraction(1, 2)) != 0]
+    need = find_need(names, setting, sought, frequency, probability)
+    best = need.best
+    if best is None:
+        raise InvalidParameter(str(need))
+    return need, settled(setting, sought, best[1])
+
+
+def _share(share: object) -> float:
+    part = as_fraction("share", share)
+    if not 0 < part <= 1:
+        raise InvalidParameter(f"share must be above 0 and at most 1, got {share}.")
+    return float(part)
+
+
+def _facts(
+    setting: Setting,
+    supposed: Population | None,
+    share: float,
+    planned: tuple[Planned, ...],
+    forecasts: tuple[Forecast, ...],
+    left_out: dict[str, str],
+    need: Need | None,
+) -> dict[str, Any]:
+    """What plans of all kinds hold."""
+    asked: PlanLine | None = None
+    others: tuple[PlanLine, ...] = ()
+    scheme = setting.sampling
+    if setting.delta and (scheme is None or scheme.size is None):
+        sizes = sorted({setting.max_keys_per_unit, *_UNIT_SIZES})
+        lines = {size: _line(setting, size) for size in sizes}
+        asked = lines[setting.max_keys_per_unit]
+        others = tuple(line for size, line in lines.items() if size != setting.max_keys_per_unit)
+    return {
+        "epsilon": setting.epsilon,
+        "delta": setting.delta,
+        "values": setting.values,
+        "sampling": None if scheme is None else str(scheme),
+        "max_keys_per_unit": setting.max_keys_per_unit,
+        "capacity": setting.capacity,
+        "asked": asked,
+        "others": others,
+        "population": supposed,
+        "share": share,
+        "forecasts": forecasts,
+        "left_out": left_out,
+        "need": need,
+        "mechanisms": planned,
+    }
+
+
+def _line(setting: Setting, keys: int) -> PlanLine:
+    epsilon, delta, values, sampling = setting.epsilon, setting.delta, setting.values, setting.sampling
+    key_epsilon, key_delta = share_between_keys(epsilon, delta, keys)
+    law = WeightedSample(key_epsilon, key_delta, sampling, values=values)
+    divided = law if (key_epsilon, key_delta) == (epsilon / keys, delta / keys) else None
+    divided = divided or WeightedSample(epsilon / keys, delta / keys, sampling, values=values)
+    absolute = square = None
+    if values and sampling is None:
+        # Floating point from here on: a forecast, not a guarantee.
+        masses, _ = drop_table(law)
+        errors = np.arange(len(masses)) - int(masses.argmax())
+        absolute, square = float(masses @ np.abs(errors)), math.sqrt(float(masses @ errors**2))
+    return PlanLine(
+        max_keys_per_unit=keys,
+        key_epsilon=float(key_epsilon),
+        key_delta=float(key_delta),
+        half=law.first_frequency(Fraction(1, 2)),
+        likely=law.first_frequency(Fraction(95, 100)),
+        always=law.first_frequency(Fraction(1)),
+        always_if_divided=divided.first_frequency(Fraction(1)),
+        mean_absolute_error=absolute,
+        root_mean_square_error=square,
+    )
+
+
+def recommend(forecasts: Sequence[Forecast]) -> tuple[str, str]:
+    """The mechanism that reports most, why, and what the next best one costs in keys: a name and a sentence.
+
+    With a population, the expected number of keys decides; without one, the frequency at which keys are reported with
+    95 % probability. Where two are equal, the one that comes first in the list, whose estimates are better.
+    """
+    if not forecasts:
+        return "", "no mechanism can meet this request."
+    known = [each for each in forecasts if each.expected_keys is not None]
+    if known:
+        order = sorted(known, key=lambda each: -(each.expected_keys or 0.0))
+        best = order[0]
+        text = f"take '{best.mechanism}': it is expected to release {best.expected_keys:,.0f} keys"
+        if len(order) > 1:
+            second = order[1]
+            fewer = (best.expected_keys or 0.0) - (second.expected_keys or 0.0)
+            lead = f"{fewer:,.0f} more than" if fewer >= 0.5 else "as many as"
+            text += f", {lead} '{second.mechanism}', the next best"
+    else:
+        order = sorted(forecasts, key=lambda each: (each.likely is None, each.likely or 0, each.half or 0))
+        best = order[0]
+        if best.likely is None:
+            return best.mechanism, f"take '{best.mechanism}'; no mechanism reports any key 95 % of the time."
+        text = f"take '{best.mechanism}': it reports keys from frequency {best.likely:,} on (95 %)"
+        if len(order) > 1 and order[1].likely is not None:
+            second = order[1]
+            text += f", where '{second.mechanism}', the next best, needs {second.likely:,}"
+    if best.mechanism == "gaussian":
+        text += ", because its noise grows only with the root of the keys per unit"
+    elif best.mechanism == "weighted_sample":
+        text += ", because no law for single keys reports any frequency more often"
+    elif best.mechanism == "misra_gries":
+        text += ", because a sketch protects a row that moves one counter, whatever its key"
+    return best.mechanism, text + "."

@@ -1,0 +1,136 @@
+"""Every command explains itself without doing anything, and has help worth a manual page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dptally.cli.command_tree import leaf_commands, options_of, positionals_of, walk_commands
+from dptally.cli.explain import Explanation, explained_commands, explains
+from dptally.cli.parser import build_parser
+from tests.cli.conftest import Run
+
+COMMANDS = [" ".join(path) for path, _ in leaf_commands(build_parser())]
+EXAMPLES = [
+    line.strip()
+    for _, command in leaf_commands(build_parser())
+    for line in (command.epilog or "").split("\n")
+    if line.startswith("  dptally ")
+]
+
+
+def test_every_command_has_an_explanation() -> None:
+    """No command is without one, and none is explained that does not exist."""
+    assert set(COMMANDS) == {name for name in explained_commands() if not name.startswith("test ")}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_are_explained_and_nothing_is_done(
+    example: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --explain every example parses, names a cost, reads no file (there is none) and writes none."""
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(example.split(">")[0].split("|")[0])[1:]
+    words = [word for word in words if word != "--json"]
+    done = run(*words, "--explain")
+    assert (done.status, done.err) == (0, "")
+    assert "nothing has been done" in done.out and "Privacy: " in done.out and "Reads: " in done.out
+    facts = json.loads(run(*words, "--json", "--explain").out)
+    assert facts["done"] is False and facts["does"] and facts["cost"] and facts["resources"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_explanation_of_publish_says_what_is_promised(run: Run) -> None:
+    """Unit, bound, epsilon, delta, mechanism and the frequencies to expect are in it."""
+    command = "publish e.csv --key query --unit user --max-keys-per-unit 3 --epsilon 1 --delta 1e-6 --explain"
+    words = shlex.split(command)
+    out = run(*words).out
+    for part in (
+        "'query'",
+        "'user'",
+        "epsilon = 1, delta = 1e-06",
+        "At most 3 keys",
+        "frequency 40",
+        "e.csv (private)",
+    ):
+        assert part in out
+    assert "NONE: a seeded draw" in run(*words, "--not-private-seed", 1).out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--epsilon", "-1", "--delta", "1e-6"), "epsilon must be a positive number, got -1"),
+        (("--epsilon", "1"), "delta is missing: this mechanism needs one"),
+        (("--epsilon", "1", "--mechanism", "sparse"), "mechanism 'sparse' needs a universe"),
+        (("--epsilon", "1", "--delta", "1e-6", "--mechanism", "sparse", "--universe", "ipv4"), "keeps delta = 0"),
+        (("--epsilon", "1", "--delta", "1e-6", "--mechanism", "odd"), "mechanism must be one of weighted_sample"),
+        (("--epsilon", "1", "--delta", "1e-6", "--max-keys-per-unit", "2"), "max_keys_per_unit needs a unit"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:
+    """An explanation refuses what the command would refuse before it reads."""
+    done = run("publish", "events.csv", "--key", "query", *options, "--explain")
+    assert done.status == 2 and message in done.err
+
+
+def test_other_commands_join_by_a_function() -> None:
+    """A registered explanation is found under its command."""
+
+    @explains("test joining")
+    def _explain(arguments: object) -> Explanation:
+        del arguments
+        return Explanation("Nothing.")
+
+    assert "test joining" in explained_commands()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_option_has_help(path: str) -> None:
+    """Every option and place of every command says what it is; every command has a description and two examples."""
+    command = {" ".join(found): each for found, each in leaf_commands(build_parser())}[path]
+    for action in (*options_of(command), *positionals_of(command)):
+        assert action.help and len(action.help) > 8, f"{path} {action.dest}"
+    names = {name for action in options_of(command) for name in action.option_strings}
+    assert {"--json", "--explain", "--help"} <= names
+    assert command.description and len(command.description) > 40
+    assert sum(line.startswith(f"  dptally {path}") for line in (command.epilog or "").split("\n")) >= 2
+
+
+def test_help_command(run: Run) -> None:
+    """`dptally help COMMAND` prints what --help prints."""
+    for words in (["publish"], ["sketch", "build"], []):
+        assert run("help", *words).out == run(*words, "--help").out
+    done = run("help", "nonsense")
+    assert done.status == 2 and "there is no command 'nonsense'" in done.err
+    assert json.loads(run("help", "plan", "--json").out)["command"] == "plan"
+
+
+def test_manual_page(run: Run, tmp_path: Path) -> None:
+    """The manual page names every command and option, and groff has nothing to say against it."""
+    place = tmp_path / "dptally.1"
+    assert run("man", "-o", place).status == 0
+    page = place.read_text()
+    assert run("man").out == page == json.loads(run("man", "--json").out)["page"]
+    for path, command in walk_commands(build_parser()):
+        if " ".join(path) in COMMANDS:
+            assert f'.SS "dptally {" ".join(path)}"'.replace("-", "\\-") in page
+            for action in options_of(command):
+                assert action.option_strings[-1].replace("-", "\\-") in page
+    done = run("man", "-o", place)
+    assert done.status == 2 and "exists; say overwrite" in done.err
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    checked = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-z", str(place)],  # noqa: S607
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert checked.stderr == ""
