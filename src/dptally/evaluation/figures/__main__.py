@@ -1,4 +1,7 @@
-"""Recompute the figures of a paper: ``python -m dptally.evaluation.figures PAPER [--output DIR]``."""
+"""Recompute figures: ``python -m dptally.evaluation.figures PAPER [--output DIR]``.
+
+PAPER is a paper, or ``mechanism_pages`` for the pictures of the pages on mechanisms.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dptally.errors import DptallyError
-from dptally.evaluation.figures import charts, estimation, histograms, reporting, sample_and_threshold
+from dptally.evaluation.figures import charts, estimation, histograms, mechanism_pages, reporting, sample_and_threshold
 from dptally.evaluation.figures.populations import REAL_DATA, Population, zipf
 from dptally.evaluation.figures.tables import Table
 
@@ -102,7 +105,15 @@ def _sample_and_threshold(output: Path, data: Path, *, pictures: bool) -> None:
     sys.stdout.write(f"{names} ({time.monotonic() - started:.1f} s)\n")
 
 
+def _mechanism_pages(output: Path, data: Path, *, pictures: bool) -> None:
+    for name, panels in mechanism_pages.PICTURES.items() if pictures else ():
+        started = time.monotonic()
+        mechanism_pages.save(panels(), output / f"{name}.svg")
+        sys.stdout.write(f"{name}.svg ({time.monotonic() - started:.1f} s)\n")
+
+
 _PAPERS: dict[str, Callable[..., None]] = {
+    "mechanism_pages": _mechanism_pages,
     "weighted_sampling": _weighted_sampling,
     "sample_and_threshold": _sample_and_threshold,
 }
