@@ -58,8 +58,8 @@ class Guarantee:
             bound = "Every occurrence counts as a unit of its own"
         else:
             change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
-            keys = "one distinct key" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys"
-            bound = f"Of each {self.unit!r} at most {keys} are counted, each once, chosen at random"
+            keys = "one key is" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys are"
+            bound = f"Of each {self.unit!r} at most {keys} counted, each once, chosen at random"
             if not self.max_keys_per_unit:
                 bound = f"Of each {self.unit!r} every distinct key is counted, each once"
         if self.delta:
