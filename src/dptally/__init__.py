@@ -9,6 +9,7 @@ The public names, loaded when first used so that importing the package stays che
 - `publish_quantiles(source, value=, low=, high=, epsilon=, ...)` makes a `RangeRelease`, which answers quantiles and
   ranges; `load_ranges(path)` reads one back; `find_quantile` searches one quantile;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
+- `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from dptally.combined_releases import CombinedReleases, combine
     from dptally.compact_release import CompactRelease
     from dptally.errors import (
+        BudgetExceeded,
         DptallyError,
         InvalidParameter,
         InvalidSource,
         MissingDependency,
         PrivacyViolation,
+        UnreadableLedger,
         UnreadableRelease,
     )
+    from dptally.ledger import Ledger
     from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
     from dptally.pipeline import publish, sanitize
     from dptally.planning import Plan, plan
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BudgetExceeded",
     "Certificate",
     "CombinedReleases",
     "CompactRelease",
@@ -52,6 +57,7 @@ __all__ = [
     "Guarantee",
     "InvalidParameter",
     "InvalidSource",
+    "Ledger",
     "MisraGriesSketch",
     "MissingDependency",
     "Plan",
@@ -61,6 +67,7 @@ __all__ = [
     "RangeRelease",
     "Release",
     "SamplingScheme",
+    "UnreadableLedger",
     "UnreadableRelease",
     "UserMisraGriesSketch",
     "__version__",
@@ -77,6 +84,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BudgetExceeded": "dptally.errors",
     "Certificate": "dptally.privacy",
     "CombinedReleases": "dptally.combined_releases",
     "CompactRelease": "dptally.compact_release",
@@ -84,6 +92,7 @@ _HOMES = {
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
     "InvalidSource": "dptally.errors",
+    "Ledger": "dptally.ledger",
     "MisraGriesSketch": "dptally.summaries.misra_gries",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
@@ -93,6 +102,7 @@ _HOMES = {
     "RangeRelease": "dptally.range_release",
     "Release": "dptally.release",
     "SamplingScheme": "dptally.observation_models.sampling_schemes",
+    "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
     "combine": "dptally.combined_releases",

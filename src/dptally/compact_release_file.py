@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from dptally.compact_release import CompactRelease
 from dptally.errors import DptallyError, InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
-from dptally.privacy import Guarantee
+from dptally.privacy import Guarantee, Record
 from dptally.universes import Universe, read_universe
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -129,6 +129,7 @@ def metadata(release: CompactRelease) -> dict[str, Any]:
             "mechanism": guarantee.mechanism,
             "private": guarantee.private,
             "neighbours": guarantee.neighbours,
+            "record": None if guarantee.record is None else guarantee.record.facts(),
         },
     }
 
@@ -151,6 +152,7 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
         mechanism=str(facts["mechanism"]),
         private=facts["private"] is True,
         neighbours=str(facts["neighbours"]),
+        record=Record.read(facts.get("record")),
     )
     if found.epsilon <= 0 or found.delta != 0 or found.max_keys_per_unit < 1:
         raise ValueError("another guarantee")

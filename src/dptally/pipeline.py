@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.ledger.paying import Paid, paying
 from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
@@ -21,8 +22,10 @@ from dptally.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
     from dptally.compact_release import CompactRelease
+    from dptally.ledger.paying import AnyLedger
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+    from dptally.privacy.accounting import Spending
     from dptally.sources import Rows
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
@@ -37,6 +40,7 @@ _SKETCH = "misra_gries"
 _PURE = ("dense", "sparse", "compact")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 _Result = TypeVar("_Result", covariant=True)
+_Signed = TypeVar("_Signed", "Release", "CompactRelease", "Release | CompactRelease")
 
 
 class _Drawing(Protocol[_Result]):
@@ -45,6 +49,10 @@ class _Drawing(Protocol[_Result]):
     @property
     def law(self) -> Any:
         """What it draws from."""
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends, for a ledger."""
 
     def draw(self, frequencies: Counted, bits: BitSource) -> _Result:
         """Draw once."""
@@ -65,7 +73,7 @@ def publish(
     strict_time: bool = False,
     sampling: Scheme | None = None,
     values: bool = True,
-    ledger: None = None,
+    ledger: AnyLedger | None = None,
     count: str | None = None,
     nulls: Literal["drop", "keep"] = "drop",
     format: str | None = None,  # noqa: A002 - the word users expect
@@ -108,7 +116,8 @@ def publish(
             `dptally.Ppswor(size=1000)` to have the rate set from a private estimate of the total, for which a
             twentieth of epsilon is spent; or None.
         values: False to release keys only.
-        ledger: not available in this version.
+        ledger: a `dptally.Ledger`, an account of one (`Ledger.account`), or the path of one. What the release spends is
+            reserved there before data is read, and refused if the budget does not allow it.
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
         nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key like any other. Rows without
             a unit are always left out.
@@ -126,6 +135,7 @@ def publish(
 
     Raises:
         InvalidParameter: a request that cannot be met.
+        BudgetExceeded: a request that the ledger's budget does not allow.
         InvalidSource: data that cannot be read as asked.
         PrivacyViolation: a table that does not pass the judge; nothing has been drawn.
 
@@ -138,36 +148,39 @@ def publish(
     _check_engine(engine, memory_limit)
     place = {"table": table, "query": query, "engine": engine}
     if mechanism in _PURE:
-        keys = _checked_units(unit, max_keys_per_unit, ledger)
+        keys = _checked_units(unit, max_keys_per_unit)
         asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
         pure = _pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
-        rows = _open(source, key, unit, count, nulls, format, **place)
-        return _released(_draw(pure, rows, keys, memory_limit, bits, progress))
+        with paying(ledger, pure.spends, bits, unit=unit) as paid:
+            rows = _open(source, key, unit, count, nulls, format, **place)
+            return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == _SKETCH:
-        keys = _checked_units(unit, max_keys_per_unit, ledger)
+        keys = _checked_units(unit, max_keys_per_unit)
         _refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
         private = _sketch_mechanism(epsilon, delta, unit, keys, capacity)
-        rows = _open(source, key, unit, count, nulls, format, **place)
-        return _publish_sketch(private, rows, memory_limit, bits, progress)
+        with paying(ledger, private.spends, bits, unit=unit) as paid:
+            rows = _open(source, key, unit, count, nulls, format, **place)
+            return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
     _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 
     def mechanism_for(scheme: Scheme | None) -> IndependentKeys:
         rest = as_epsilon(epsilon) - spent
-        return _mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, ledger, spent)
+        return _mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, spent)
 
     # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
-    rows = _open(source, key, unit, count, nulls, format, **place)
-    if wanted is not None and size:
-        from dptally.summaries.frequencies import count_occurrences
+    with paying(ledger, chosen.spends, bits, unit=unit) as paid:
+        rows = _open(source, key, unit, count, nulls, format, **place)
+        if wanted is not None and size:
+            from dptally.summaries.frequencies import count_occurrences
 
-        total = draw_total(count_occurrences(rows, memory_limit=memory_limit), spent, bits)
-        chosen = mechanism_for(wanted.of_total(total))
-    return _release(_draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress))
+            total = draw_total(count_occurrences(rows, memory_limit=memory_limit), spent, paid.bits)
+            chosen = mechanism_for(wanted.of_total(total))
+        return _signed(_release(_draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress, paid)), paid)
 
 
 def sanitize(
@@ -179,6 +192,7 @@ def sanitize(
     epsilon: float | str | Fraction,
     delta: float | str | Fraction,
     values: bool = True,
+    ledger: AnyLedger | None = None,
     nulls: Literal["drop", "keep"] = "drop",
     format: str | None = None,  # noqa: A002
     randomness: BitSource | None = None,
@@ -201,6 +215,7 @@ def sanitize(
         epsilon: as in `publish`.
         delta: as in `publish`.
         values: False to release keys only.
+        ledger: as in `publish`.
         nulls: as in `publish`.
         format: as in `publish`.
         randomness: as in `publish`.
@@ -220,14 +235,17 @@ def sanitize(
     drawn_by = _checked_sampling(read_scheme(scheme) if isinstance(scheme, str) else scheme, None)
     if drawn_by is None or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
-    chosen = _mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values, None)
-    rows = _open(sample, key, None, count, nulls, format)
-    if rows.count is None:
-        raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
+    chosen = _mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
     bits = SystemBits() if randomness is None else randomness
-    release = _release(_draw(chosen, rows, 1, None, bits, progress, sampled_by=drawn_by))
-    release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
-    return release
+    with paying(ledger, replace(chosen.spends, mechanism="sanitized_sample"), bits, unit=None) as paid:
+        rows = _open(sample, key, None, count, nulls, format)
+        if rows.count is None:
+            raise InvalidParameter(
+                "count must name the column of frequencies: a sample comes with the count of each key."
+            )
+        release = _release(_draw(chosen, rows, 1, None, bits, progress, paid, sampled_by=drawn_by))
+        release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
+        return _signed(release, paid)
 
 
 def _checked_sampling(sampling: object, unit: str | None) -> Scheme | None:
@@ -277,18 +295,25 @@ def _draw(
     memory_limit: str | None,
     bits: BitSource,
     progress: bool | Progress | None,
+    paid: Paid,
     sampled_by: Scheme | None = None,
 ) -> _Result:
-    """Count and draw."""
+    """Count and draw; `bits` choose which keys of a unit count, and everything that is drawn is drawn with `paid`."""
     with (
         progress_reporter(progress) as report,
-        _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by) as frequencies,
+        _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by, paid) as frequencies,
     ):
-        return mechanism.draw(frequencies, bits)
+        return mechanism.draw(frequencies, paid.bits)
 
 
 def _release(drawn: Drawn) -> Release:
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
+
+
+def _signed(release: _Signed, paid: Paid) -> _Signed:
+    """The release, its guarantee naming what paid for it."""
+    release.guarantee = paid.sign(release.guarantee)
+    return release
 
 
 def _released(drawn: Drawn | CompactRelease) -> Release | CompactRelease:
@@ -305,6 +330,7 @@ def _count(
     bits: BitSource,
     report: Progress | None,
     sampled_by: Scheme | None,
+    paid: Paid,
 ) -> Frequencies | SampledFrequencies | SampledRows:
     """Count all keys, or sample rows while reading where the scheme allows it and few keys will be left.
 
@@ -320,9 +346,9 @@ def _count(
     by_row = bits.private and rows.unit is None and rows.count is None and not rows.counted_at_source
     if sparse and by_row and not rows.once:
         assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
-        return sample_keys(rows, scheme, bits=bits, memory_limit=memory_limit, progress=report)
+        return sample_keys(rows, scheme, bits=paid.bits, memory_limit=memory_limit, progress=report)
     if isinstance(mechanism.law, SampleAndThreshold) and by_row:
-        return sample_rows(rows, mechanism.law.rate, bits=bits, memory_limit=memory_limit, progress=report)
+        return sample_rows(rows, mechanism.law.rate, bits=paid.bits, memory_limit=memory_limit, progress=report)
     return count_keys(
         rows,
         max_keys_per_unit=max_keys_per_unit,
@@ -341,7 +367,6 @@ def _mechanism(
     max_keys_per_unit: int,
     sampling: Scheme | None,
     values: bool,
-    ledger: object,
     spent_on_size: Fraction = Fraction(0),
 ) -> IndependentKeys:
     """Check the request and certify its table, before any data is read."""
@@ -349,7 +374,7 @@ def _mechanism(
         raise InvalidParameter(
             f"mechanism must be one of {', '.join(map(repr, (*_MECHANISMS, _SKETCH, *_PURE)))}, got {name!r}."
         )
-    keys = _checked_units(unit, max_keys_per_unit, ledger)
+    keys = _checked_units(unit, max_keys_per_unit)
     if delta is None:
         raise InvalidParameter(
             f"delta is missing: mechanism {name!r} needs one, well below one over the number of units, such as 1e-6."
@@ -397,6 +422,7 @@ def _publish_sketch(
     memory_limit: str | None,
     bits: BitSource,
     progress: bool | Progress | None,
+    paid: Paid,
 ) -> Release:
     """Read the rows into a sketch, in bounded memory, and release it."""
     from dptally.summaries.misra_gries import MisraGriesSketch
@@ -409,14 +435,12 @@ def _publish_sketch(
         sketch = UserMisraGriesSketch(mechanism.capacity, mechanism.max_keys_per_unit, bits=bits)
     with progress_reporter(progress) as report:
         sketch.update_rows(rows, memory_limit=memory_limit, progress=report)
-    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], bits)
+    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid.bits)
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)
 
 
-def _checked_units(unit: str | None, max_keys_per_unit: int, ledger: object) -> int:
+def _checked_units(unit: str | None, max_keys_per_unit: int) -> int:
     """Refuse what is wrong about units whatever the mechanism, and return the bound on their keys."""
-    if ledger is not None:
-        raise InvalidParameter("ledger must be None: ledgers are not available in this version.")
     keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     if unit is None and keys > 1:
         raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")

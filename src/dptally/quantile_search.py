@@ -20,6 +20,7 @@ from dptally.exact import as_count
 from dptally.grids import Grid, Value
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.privacy import Certificate, Guarantee
+from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.range_release import as_share
 from dptally.tree_laws import make_tree_law
 
@@ -180,6 +181,11 @@ class QuantileRounds:
             gaps = [(self._left, self._unclear[0]), (self._unclear[1], self._right)]
         first, after = max(gaps, key=lambda gap: gap[1] - gap[0])
         return (first + after) // 2 if after - first > 1 else None
+
+    @property
+    def spends(self) -> Spending:
+        """What all rounds together spend: one count in each, raised by the unit."""
+        return Spending(f"{self.mechanism}_search", self.epsilon, self.delta, (law_part(self.law, self.rounds),))
 
     def start(self) -> Round | QuantileAnswer:
         """The question that is open now; the answer where there is nothing left to ask."""

@@ -20,7 +20,7 @@ from dptally.estimates.node_sums import TreeLaw
 from dptally.grids import Grid
 from dptally.observation_models import DyadicGeometric
 from dptally.observation_models.reading import read_law
-from dptally.privacy import Certificate, Guarantee
+from dptally.privacy import Certificate, Guarantee, Record
 from dptally.range_release import RangeRelease
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -135,6 +135,9 @@ def _read(kind: type[_Record], facts: dict[str, Any]) -> _Record:
     """The record back, every field checked to be of its type."""
     found: dict[str, Any] = {}
     for field in fields(kind):
+        if field.type == "Record | None":  # not in files of earlier versions
+            found[field.name] = Record.read(facts.get(field.name))
+            continue
         part = facts[field.name]
         if field.type == "Fraction":
             part = Fraction(str(part))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.grids import Grid, Outside, make_grid
+from dptally.ledger.paying import paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
 from dptally.pipeline import Progress, progress_reporter
 from dptally.privacy import Guarantee
@@ -19,6 +21,7 @@ from dptally.range_release import RangeRelease
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dptally.ledger.paying import AnyLedger
     from dptally.sources import Rows
 
 __all__ = ["find_quantile", "publish_quantiles"]
@@ -43,6 +46,7 @@ def publish_quantiles(
     count: str | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
     memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
 ) -> RangeRelease:
@@ -70,6 +74,7 @@ def publish_quantiles(
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
         format: "csv", "tsv", "jsonl" or "parquet", where the file name does not tell.
         memory_limit: for the counting engine, such as "2GB".
+        ledger: as in `dptally.publish`.
         randomness: None for secret bits of the operating system; seeded bits are repeatable and not private.
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
 
@@ -89,10 +94,11 @@ def publish_quantiles(
     bits = SystemBits() if randomness is None else randomness
     grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
     chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
-    rows = _open(source, value, unit, count, format)
-    values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, bits)
-    guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
-    return RangeRelease(grid, rows.key[0], values, guarantee, chosen.certificate, chosen.law)
+    with paying(ledger, chosen.spends, bits, unit=unit) as paid:
+        rows = _open(source, value, unit, count, format)
+        values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
+        guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
+        return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
 
 
 def find_quantile(
@@ -114,6 +120,7 @@ def find_quantile(
     count: str | None = None,
     format: str | None = None,  # noqa: A002
     memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
 ) -> QuantileAnswer:
@@ -140,6 +147,7 @@ def find_quantile(
         count: a column of counts.
         format: of files.
         memory_limit: for the counting engine.
+        ledger: as in `dptally.publish`; all rounds are paid for at once.
         randomness: None for secret bits.
         progress: shown or not.
     """
@@ -155,14 +163,16 @@ def find_quantile(
         confidence=confidence,
         rounds=rounds,
     )
-    rows = _open(source, value, unit, count, format)
-    below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
-    step = search.start()
-    while not isinstance(step, QuantileAnswer):
-        cells = np.array([below[step.split], below[-1] - below[step.split]], dtype=np.int64)
-        reported = draw_counts(search.law, cells, bits)
-        step = search.receive((int(reported[0]), int(reported[1])))
-    return step.drawn_for(unit, private=bits.private)
+    with paying(ledger, search.spends, bits, unit=unit) as paid:
+        rows = _open(source, value, unit, count, format)
+        below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
+        step = search.start()
+        while not isinstance(step, QuantileAnswer):
+            cells = np.array([below[step.split], below[-1] - below[step.split]], dtype=np.int64)
+            reported = draw_counts(search.law, cells, paid.bits)
+            step = search.receive((int(reported[0]), int(reported[1])))
+        found = step.drawn_for(unit, private=bits.private)
+        return replace(found, guarantee=paid.sign(found.guarantee))
 
 
 def _open(source: Any, value: str | None, unit: str | None, count: str | None, format_name: str | None) -> Rows:

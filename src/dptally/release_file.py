@@ -17,7 +17,7 @@ from dptally.errors import DptallyError, UnreadableRelease
 from dptally.estimates.shortfall import Shortfall
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
-from dptally.privacy import Certificate, Guarantee
+from dptally.privacy import Certificate, Guarantee, Record
 from dptally.release import RESERVED_COLUMNS, Release
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -51,6 +51,7 @@ def metadata(release: Release) -> dict[str, Any]:
             "elements_per_unit": guarantee.elements_per_unit,
             "private": guarantee.private,
             "neighbours": guarantee.neighbours,
+            "record": None if guarantee.record is None else guarantee.record.facts(),
         },
         "law": law.facts(),
         "certificate": {
@@ -173,6 +174,7 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
         elements_per_unit=int(facts.get("elements_per_unit", 1)),
         private=facts["private"] is True,
         neighbours=str(facts["neighbours"]),
+        record=Record.read(facts.get("record")),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dptally.ledger.paying import paying
 from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
 from dptally.pipeline import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.ledger.paying import AnyLedger
     from dptally.observation_models.round_parameters import Composition
 
 __all__ = ["publish_tree"]
@@ -32,6 +34,7 @@ def publish_tree(
     count: str | None = None,
     format: str | None = None,  # noqa: A002 - the word users expect
     memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
 ) -> PrefixTree:
@@ -53,6 +56,7 @@ def publish_tree(
         count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
         format: as in `dptally.publish`.
         memory_limit: as in `dptally.publish`.
+        ledger: as in `dptally.publish`.
         randomness: as in `dptally.publish`.
         progress: as in `dptally.publish`.
 
@@ -81,9 +85,11 @@ def publish_tree(
     from dptally.sources import open_rows
     from dptally.summaries.frequencies import count_keys
 
-    rows = open_rows(source, key=key, unit=unit, count=count, nulls="drop", format=format)
-    with (
-        progress_reporter(progress) as report,
-        count_keys(rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report) as frequencies,
-    ):
-        return mechanism.draw(frequencies, bits)
+    with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
+        rows = open_rows(source, key=key, unit=unit, count=count, nulls="drop", format=format)
+        with count_keys(
+            rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
+        ) as frequencies:
+            tree = mechanism.draw(frequencies, paid.bits)
+        tree.guarantee = paid.sign(tree.guarantee)
+        return tree

@@ -14,6 +14,7 @@ import dptally
 
 PACKAGE = Path(dptally.__file__).parent
 PUBLIC_NAMES = [
+    "BudgetExceeded",
     "Certificate",
     "CombinedReleases",
     "CompactRelease",
@@ -21,6 +22,7 @@ PUBLIC_NAMES = [
     "Guarantee",
     "InvalidParameter",
     "InvalidSource",
+    "Ledger",
     "MisraGriesSketch",
     "MissingDependency",
     "Plan",
@@ -30,6 +32,7 @@ PUBLIC_NAMES = [
     "RangeRelease",
     "Release",
     "SamplingScheme",
+    "UnreadableLedger",
     "UnreadableRelease",
     "UserMisraGriesSketch",
     "__version__",
@@ -61,6 +64,8 @@ PUBLIC_SIDE = [
     "svg_curves.py",
     "labels.py",
     "whole_files.py",
+    "ledger",
+    "privacy",
     "estimates",
     "observation_models",
 ]

@@ -34,7 +34,7 @@ class Untouchable:
         ({"max_keys_per_unit": 3}, "max_keys_per_unit needs a unit"),
         ({"mechanism": "laplace"}, "mechanism must be one of 'weighted_sample', 'stability', .* got 'laplace'"),
         ({"sampling": object()}, "sampling must be a scheme such as dptally.Ppswor"),
-        ({"ledger": object()}, "ledger must be None"),
+        ({"ledger": object()}, "ledger must be a dptally.Ledger"),
     ],
 )
 def test_bad_requests_are_refused_before_data_is_read(wrong: dict[str, Any], message: str) -> None:

@@ -259,7 +259,7 @@ def test_compact_refusals(tmp_path: Path) -> None:
         ({"mechanism": "sparse", "universe": "ipv4", "strict_time": True, "bound": 5000}, "bound must be at most 4096"),
         ({"mechanism": "compact", "universe": "ipv4", "strict_time": True}, "strict_time is for the mechanisms"),
         ({"mechanism": "sparse", "universe": "ipv4", "max_keys_per_unit": 2}, "max_keys_per_unit needs a unit"),
-        ({"mechanism": "sparse", "universe": "ipv4", "ledger": object()}, "ledger must be None"),
+        ({"mechanism": "sparse", "universe": "ipv4", "ledger": object()}, "ledger must be a dptally.Ledger"),
         ({"delta": 1e-6, "universe": "ipv4"}, "universe is for the mechanisms 'dense', 'sparse' and 'compact'"),
         ({"delta": 1e-6, "strict_time": True}, "strict_time is for the mechanisms 'dense', 'sparse' and 'compact'"),
         ({}, "delta is missing: mechanism 'weighted_sample' needs one"),

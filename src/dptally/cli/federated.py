@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import Parser, add_command, whole_number
 from dptally.errors import DptallyError, InvalidParameter
 
@@ -136,6 +137,7 @@ def _add_run(parser: Parser, *, nodes_help: str, nodes: int) -> None:
     parser.add_argument(
         "--round-seconds", metavar="S", type=whole_number, default=120, help="how long a round waits (default: 120)"
     )
+    add_ledger_options(parser)
     parser.add_argument("--state", metavar="FILE", help="keep the run's public state here, and resume from it")
     parser.add_argument("--project", metavar="DIRECTORY", help="write the Flower project here, and keep it")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write the release (Parquet)")
@@ -218,8 +220,9 @@ def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterat
     require_flower()
     output = Path(arguments.output).absolute()
     check_target(output, overwrite=arguments.overwrite)
+    task = _task(arguments)
     settings = {
-        "task": json.dumps(_task(arguments)),
+        "task": json.dumps(task),
         "output": str(output),
         "overwrite": arguments.overwrite,
         "state": str(Path(arguments.state).absolute()) if arguments.state else "",
@@ -227,6 +230,7 @@ def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterat
         "round-seconds": arguments.round_seconds,
         "contact-rate": arguments.contact_rate or "",
         "max-devices-per-node": arguments.max_devices_per_node,
+        **_ledger(arguments, task),
         **own,
     }
     if arguments.project is not None:
@@ -234,6 +238,28 @@ def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterat
         return
     with tempfile.TemporaryDirectory(prefix="dptally-project-") as place:
         yield write_project(Path(place) / "project", settings)
+
+
+def _ledger(arguments: argparse.Namespace, task: dict[str, object]) -> dict[str, str]:
+    """Settings of the ledger; a run that its budget does not allow is refused here, before anything is started."""
+    from dptally.federated.protocol import read_rounds
+
+    account = ledger_of(arguments)
+    if account is None:
+        return {}
+    resumed = arguments.state is not None and Path(arguments.state).exists()
+    spends = getattr(read_rounds(task), "spends", None)
+    if spends is not None and not resumed:
+        account.ledger.check(spends, partitioning=account.partitioning, part=account.part)
+    account.ledger.disconnect()
+    return {
+        "ledger": str(account.ledger.path.absolute()),
+        "ledger-source": account.source or "",
+        "ledger-unit": account.unit or "",
+        "ledger-partitioning": account.partitioning or "",
+        "ledger-part": account.part or "",
+        "ledger-who": account.who or "",
+    }
 
 
 def _task(arguments: argparse.Namespace) -> dict[str, object]:

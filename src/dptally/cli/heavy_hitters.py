@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import add_command, add_output_options, add_privacy, whole_number
 from dptally.errors import InvalidParameter
 
@@ -66,6 +67,7 @@ def add_commands(commands: Commands) -> None:
         "--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell"
     )
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
+    add_ledger_options(parser)
     add_output_options(parser)
 
 
@@ -90,6 +92,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
         count=arguments.count,
         format=arguments.format,
         memory_limit=arguments.memory_limit,
+        ledger=ledger_of(arguments),
         randomness=request.randomness,
         progress=request.progress,
     )

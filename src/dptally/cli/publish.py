@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of, whole_number
 from dptally.errors import InvalidParameter
 
@@ -86,6 +87,7 @@ def add_commands(commands: Commands) -> None:
         help="keys a sparse release holds, or distinct keys of the data for compact (default: 10000; strict time: 100)",
     )
     parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
+    add_ledger_options(parser)
     parser.add_argument("--strict-time", action="store_true", help="sparse from a fixed number of bits; slow")
     add_sampling(
         parser,
@@ -114,6 +116,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         strict_time=arguments.strict_time,
         sampling=sampling_of(arguments),
         values=not arguments.keys_only,
+        ledger=ledger_of(arguments),
         count=arguments.count,
         nulls=arguments.nulls,
         format=arguments.format,

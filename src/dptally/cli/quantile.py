@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import add_command, add_confidence, whole_number
 from dptally.errors import InvalidParameter
 
@@ -68,6 +69,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write the tree (Parquet)")
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_ledger_options(parser)
     add_confidence(parser)
     parser.add_argument(
         "--not-private-seed", metavar="N", type=whole_number, help="repeatable draws for tests: not private"
@@ -104,6 +106,7 @@ def _quantile(arguments: argparse.Namespace) -> None:
         count=arguments.count,
         format=arguments.format,
         memory_limit=arguments.memory_limit,
+        ledger=ledger_of(arguments),
         randomness=None if arguments.not_private_seed is None else SeededBits(arguments.not_private_seed),
         progress=False if arguments.quiet or arguments.no_progress else None,
     )

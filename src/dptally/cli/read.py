@@ -10,7 +10,8 @@ JSON:
   have the key;
 - sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
   `where`;
-- verify: `verified` (true) and `certificate`; a release that fails has exit status 1 and nothing on standard output.
+- verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
+  and nothing on standard output.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def add_commands(commands: Commands) -> None:
         also="dptally verify release.parquet --json",
     )
     add_release(verify)
+    verify.add_argument("--ledger", metavar="FILE", help="check also that this ledger has what the release spent")
 
 
 def load_table(path: str) -> Release:
@@ -258,10 +260,17 @@ def _verify(arguments: argparse.Namespace) -> None:
 
     release = load(arguments.release)
     certificate = release.verify()
+    found = {}
+    if arguments.ledger is not None:
+        from dptally.ledger import Ledger
+
+        found["entry"] = Ledger(arguments.ledger).find(release.guarantee).number
     if arguments.json:
-        print_json({"verified": True, "certificate": describe(release)["certificate"]})
+        print_json({"verified": True, "certificate": describe(release)["certificate"], **found})
         return
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")
+    if found:
+        say(f"{arguments.ledger} has what it spent, as entry {found['entry']}.")
     if not release.guarantee.private:
         say(str(release.guarantee), style="bold red")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import add_command, add_release_options, add_sampling
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def add_commands(commands: Commands) -> None:
     add_sampling(parser, required=True, help="how the sample was drawn: ppswor:RATE or priority:RATE, with :POWER")
     parser.add_argument("--count", metavar="COLUMN", required=True, help="the exact count of each key")
     add_release_options(parser)
+    add_ledger_options(parser)
 
 
 def _sanitize(arguments: argparse.Namespace) -> None:
@@ -54,6 +56,7 @@ def _sanitize(arguments: argparse.Namespace) -> None:
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         values=not arguments.keys_only,
+        ledger=ledger_of(arguments),
         nulls=arguments.nulls,
         format=arguments.format,
         randomness=request.randomness,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import Parser, add_command, add_output_options, add_privacy, whole_number
 from dptally.errors import InvalidParameter
 
@@ -136,6 +137,7 @@ def _add_publish(commands: Commands) -> None:
         default="threshold",
         help="of the noise (default: threshold)",
     )
+    add_ledger_options(publish)
     add_output_options(publish)
 
 
@@ -233,6 +235,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         elements_per_unit=arguments.elements_per_unit,
         shortfall=_shortfall(arguments.shortfall),
         minimise=arguments.minimise,
+        ledger=ledger_of(arguments),
         randomness=request.randomness,
     )
     deliver(arguments, request, release)

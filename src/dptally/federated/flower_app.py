@@ -19,6 +19,8 @@ Settings of a run (``[tool.flwr.app.config]``), all public:
 - ``round-seconds``: how long a round waits for answers;
 - ``contact-rate``: see `dptally.federated.enough_to_contact`; empty to ask everybody;
 - ``max-devices-per-node``;
+- ``ledger``: file of the ledger that pays, on the server's machine, with ``ledger-source``, ``ledger-unit``,
+  ``ledger-partitioning``, ``ledger-part`` and ``ledger-who`` (see `dptally.Ledger.account`); empty for none;
 - ``simulated-source``, ``simulated-key``, ``simulated-unit``: for the simulation engine, one table whose devices are
   dealt out to the nodes.
 
@@ -34,7 +36,7 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dptally.errors import DptallyError, InvalidParameter, MissingDependency
 from dptally.federated.client import Node
@@ -42,6 +44,9 @@ from dptally.federated.devices import read_devices
 from dptally.federated.protocol import Rounds, read_rounds, register_task
 from dptally.federated.server import COUNTED, Server
 from dptally.whole_files import check_target, complete_or_absent
+
+if TYPE_CHECKING:
+    from dptally.ledger import Account
 
 __all__ = ["make_client_app", "make_server_app", "require_flower"]
 
@@ -162,6 +167,7 @@ def _serve(grid: Any, context: Any) -> None:
         state=_text(settings.get("state")),
         contact_rate=_text(settings.get("contact-rate")),
         max_devices_per_node=int(settings.get("max-devices-per-node", 10_000)),
+        ledger=_account(settings),
     )
     if not server.finished:
         seconds = float(settings.get("round-seconds", 120))
@@ -176,6 +182,22 @@ def _serve(grid: Any, context: Any) -> None:
     _save(server.result, output, overwrite=overwrite)
     epsilon, delta = (float(part) for part in server.total_spent)
     _logger.info("finished; attempts in all spent epsilon %.6g, delta %.6g", epsilon, delta)
+
+
+def _account(settings: Mapping[str, Any]) -> Account | None:
+    """The ledger that the run is paid from."""
+    path = _text(settings.get("ledger"))
+    if path is None:
+        return None
+    from dptally.ledger import Ledger
+
+    return Ledger(path).account(
+        source=_text(settings.get("ledger-source")),
+        unit=_text(settings.get("ledger-unit")),
+        partitioning=_text(settings.get("ledger-partitioning")),
+        part=_text(settings.get("ledger-part")),
+        who=_text(settings.get("ledger-who")),
+    )
 
 
 def _run_round(grid: Any, server: Server, seconds: float) -> None:

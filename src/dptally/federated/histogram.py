@@ -9,6 +9,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.observation_models import SampleAndThreshold
+from dptally.privacy.accounting.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
     from dptally.release import Release
@@ -76,6 +77,12 @@ class HistogramRounds:
         self.law = SampleAndThreshold(
             self._epsilon, self._delta, rate=judged.rate, threshold=judged.threshold + self._colluding
         )
+
+    @property
+    def spends(self) -> Spending:
+        """What the round spends; without the law's profile where devices in league with readers lower its threshold."""
+        part = Part(self._epsilon, self._delta) if self._colluding else law_part(self.law, 1)
+        return Spending("sample_and_threshold", self._epsilon, self._delta, (part,))
 
     def start(self) -> Round:
         """The only round."""

@@ -13,6 +13,7 @@ from dptally.heavy_hitters.rounds import TrieRounds
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.privacy.accounting import Spending
 
 __all__ = ["HeavyHitterRounds"]
 
@@ -59,6 +60,11 @@ class HeavyHitterRounds:
         self._plan = plan
         self._key_bytes = as_count("key_bytes", key_bytes, largest=LARGEST_VOTE)
         self._rounds = TrieRounds(plan, unit="device")
+
+    @property
+    def spends(self) -> Spending:
+        """What all rounds together spend."""
+        return self._plan.spends
 
     def start(self) -> Round:
         """The first level."""

@@ -95,6 +95,9 @@ class Rounds(Protocol):
     of the counts it receives: a server that was killed makes it again from `to_dict` and hands it the released counts
     of the finished rounds once more.
 
+    A task whose rounds spend less together than their sum may have a property `spends`, a
+    `dptally.privacy.accounting.Spending` for all of its rounds, each asked once: a ledger is then paid once for all.
+
     Attributes:
         task: the name it is registered by.
     """

@@ -12,6 +12,7 @@ from dptally.federated.protocol import RATE_UNIT, Round
 from dptally.grids import Grid
 from dptally.observation_models import SampleAndThreshold
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting import Spending
 from dptally.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.quantile_search import Round as Question
 from dptally.quantile_search import answer as answer_question
@@ -82,6 +83,11 @@ class QuantileSearchRounds:
             confidence=confidence,
         )
         self._parameters = {name: part for name, part in self._search.to_dict().items() if name != "received"}
+
+    @property
+    def spends(self) -> Spending:
+        """What all rounds together spend."""
+        return self._search.spends
 
     def start(self) -> Round | FederatedQuantile:
         """The first question."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.privacy.guarantee import Record
 from dptally.whole_files import check_target, complete_or_absent
 
 __all__ = ["Attempt", "FinishedRound", "RunState"]
@@ -60,6 +61,7 @@ class RunState:
         run: name of the run.
         attempts: all of them, in order.
         finished: what the finished rounds released, in order.
+        paid: where a ledger has what the whole run spends, if it was paid for.
     """
 
     path: Path | None
@@ -67,6 +69,7 @@ class RunState:
     run: bytes
     attempts: list[Attempt] = field(default_factory=list)
     finished: list[FinishedRound] = field(default_factory=list)
+    paid: Record | None = None
 
     @classmethod
     def open(cls, path: Path | None, task: dict[str, Any], *, run: bytes) -> RunState:
@@ -94,6 +97,7 @@ class RunState:
                 bytes.fromhex(data["run"]),
                 [_attempt(part) for part in data["attempts"]],
                 [_finished(part) for part in data["finished"]],
+                Record.read(data.get("paid")),
             )
             known = data["format"] == _FORMAT
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -141,6 +145,7 @@ class RunState:
                 {"counts": {vote.hex(): count for vote, count in part.counts.items()}, "private": part.private}
                 for part in self.finished
             ],
+            "paid": None if self.paid is None else self.paid.facts(),
         }
         with complete_or_absent(self.path, overwrite=True) as file:
             os.fchmod(file.fileno(), 0o600)

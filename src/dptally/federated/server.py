@@ -35,8 +35,10 @@ from dptally.federated.messages import (
     read_enrolment,
     registration,
 )
+from dptally.federated.payments import Payments
 from dptally.federated.protocol import RATE_UNIT, Round, Rounds
 from dptally.federated.run_state import Attempt, RunState
+from dptally.ledger.paying import AnyLedger
 from dptally.observation_models import SampleAndThreshold
 from dptally.randomness import BitSource, SystemBits
 
@@ -108,6 +110,7 @@ class Server:
             device then takes part with probability rate / contact_rate. None to ask every device. See
             `enough_to_contact`.
         max_devices_per_node: nodes that enrol more are refused: a bound on what one bad node can add.
+        ledger: what the run is paid from; as in `dptally.publish`. See `dptally.federated.payments`.
         bits: for names of attempts and coins of contact; None for secret bits of the operating system.
 
     Raises:
@@ -121,6 +124,7 @@ class Server:
         state: str | Path | None = None,
         contact_rate: object = None,
         max_devices_per_node: int = 10_000,
+        ledger: AnyLedger | None = None,
         bits: BitSource | None = None,
     ) -> None:
         self._rounds = rounds
@@ -135,6 +139,7 @@ class Server:
         task = {"task": rounds.task, **rounds.to_dict()}
         self._due: Round | None = None
         self._state = RunState.open(None if state is None else Path(state), task, run=self._name())
+        self._payments = Payments(ledger, getattr(rounds, "spends", None), self._state.paid)
         self._go_on(rounds.start(), 1)
         for number, done in enumerate(self._state.finished, start=1):
             if self.finished:
@@ -201,6 +206,8 @@ class Server:
         asked, attempt = self._due, self._name()
         if self._contact < asked.rate:
             raise InvalidParameter("contact_rate must be at least the rate of every round.")
+        self._payments.pay(asked, again=any(before.number == asked.number for before in self.spent))
+        self._state.paid = self._payments.record or self._state.paid
         calls = {node: self._call(attempt, asked, slots) for node, slots in self._slots.items()}
         calls = {node: call for node, call in calls.items() if call.votes}
         self._state.spend(Attempt(asked.number, attempt, asked.epsilon, asked.delta))
@@ -230,6 +237,7 @@ class Server:
         released = self._tally.close()
         self._tally = None
         self._state.finish(asked.number, attempt, released, private=self._private)
+        self._payments.round_closed()
         self._go_on(self._rounds.receive(released), asked.number + 1)
 
     def _go_on(self, found: Any, number: int) -> None:
@@ -238,7 +246,11 @@ class Server:
             self._due = self._checked(found, number)
             return
         self._due, self.finished = None, True
-        self.result = found if self._private else _marked(found)
+        changes: dict[str, Any] = {} if self._private else {"private": False}
+        if self._payments.record is not None:
+            changes["record"] = self._payments.record
+        self.result = _marked(found, changes) if changes else found
+        self._payments.finished()
 
     def _checked(self, asked: Round, number: int) -> Round:
         """Judge what a round spends, before anyone is asked."""
@@ -282,11 +294,11 @@ def enough_to_contact(rate: object, expected_devices: int, *, spread: int = 10) 
     return Fraction(min(units, RATE_UNIT), RATE_UNIT)
 
 
-def _marked(result: Any) -> Any:
-    """The result, its guarantee saying that it is not private."""
+def _marked(result: Any, changes: dict[str, Any]) -> Any:
+    """The result, its guarantee saying that it is not private, or what paid for it."""
     if not hasattr(result, "guarantee"):
         return result
-    marked = replace(result.guarantee, private=False)
+    marked = replace(result.guarantee, **changes)
     if is_dataclass(result) and not isinstance(result, type):
         return replace(result, guarantee=marked)
     result.guarantee = marked

@@ -15,6 +15,7 @@ from dptally.heavy_hitters.domains import LARGEST_LENGTH, Domain, as_domain
 from dptally.observation_models.round_parameters import Composition, RoundLaw, certify_round_law, choose_round_law
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_parameters import LARGEST_THRESHOLD
+from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
@@ -58,6 +59,12 @@ class TriePlan:
     def observation_model(self) -> SampleAndThreshold:
         """The law of one round, for estimates and bounds."""
         return SampleAndThreshold(self.epsilon, self.delta, rate=self.law.rate, threshold=self.law.threshold)
+
+    @property
+    def spends(self) -> Spending:
+        """What all rounds together spend; in each, one node's sampled count, raised by the unit or not."""
+        draws = law_part(self.observation_model, self.law.rounds)
+        return Spending(MECHANISM, self.epsilon, self.delta, (draws,))
 
     def guarantee(self, *, unit: str | None, private: bool) -> Guarantee:
         """What is promised about all rounds together."""

@@ -8,12 +8,14 @@ and the metadata, and computes the rest anew. Nothing in the file is executed.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
+from dptally.privacy import Record
 from dptally.whole_files import check_target, complete_or_absent
 
 __all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
@@ -30,6 +32,7 @@ def metadata(tree: PrefixTree) -> dict[str, Any]:
         "unit": tree.guarantee.unit,
         "private": tree.guarantee.private,
         "neighbours": tree.guarantee.neighbours,
+        "record": None if tree.guarantee.record is None else tree.guarantee.record.facts(),
     }
 
 
@@ -83,7 +86,8 @@ def load_tree(path: str | Path) -> PrefixTree:
             if lower is not None
         ]
         _check(plan, nodes)
-        return PrefixTree(plan, nodes, plan.guarantee(unit=unit, private=facts["private"] is True))
+        promise = plan.guarantee(unit=unit, private=facts["private"] is True)
+        return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
     except (KeyError, TypeError, ValueError, AttributeError, InvalidParameter, pa.ArrowException):
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
 

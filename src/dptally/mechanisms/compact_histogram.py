@@ -19,6 +19,7 @@ from dptally.exact import as_count, as_epsilon
 from dptally.exact.field_polynomials import PrimeField
 from dptally.observation_models.field_geometric import choose_law
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Part, Spending
 
 if TYPE_CHECKING:
     from dptally.mechanisms.base import Counted
@@ -129,6 +130,11 @@ class CompactHistogram:
         self.certificate: CompactCertificate = certify_law(
             self.law, self._epsilon, self._max_keys_per_unit, beyond_capacity
         )
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends."""
+        return Spending(self.name, self._epsilon, Fraction(0), (Part(self._epsilon, Fraction(0)),))
 
     def draw(self, frequencies: Counted, bits: BitSource) -> CompactRelease:
         """Draw once.

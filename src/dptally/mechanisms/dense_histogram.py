@@ -12,6 +12,7 @@ from dptally.exact import as_count, as_epsilon
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models import DyadicGeometric
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.privacy.pure_judge import certify_pure_copies
@@ -98,6 +99,11 @@ class DenseHistogram:
 
     def __repr__(self) -> str:
         return f"DenseHistogram(epsilon={self._epsilon}, {self._keys.num_rows} keys, bound={self.law.bound})"
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends."""
+        return Spending(self.name, self._epsilon, Fraction(0), (law_part(self.law, self._max_keys_per_unit),))
 
     def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once for every key of the set, in the order of keys; the value 0 is a value like any other.

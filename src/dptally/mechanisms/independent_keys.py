@@ -10,7 +10,9 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.mechanisms.base import Counted, Drawn
+from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +57,17 @@ class IndependentKeys:
         self._epsilon, self._delta = epsilon, delta
         self._max_keys_per_unit = max_keys_per_unit
         self._spent_on_size = spent_on_size
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends: independent draws for the keys of a unit, all of whose counts it raises."""
+        if isinstance(self.law, ThresholdedNoise) and self.law.judged_for_unit:
+            parts = [Part(self._epsilon - self._spent_on_size, self._delta)]
+        else:
+            parts = [law_part(self.law, self._max_keys_per_unit)]
+        if self._spent_on_size:
+            parts.append(Part(self._spent_on_size, Fraction(0)))
+        return Spending(self.name, self._epsilon, self._delta, tuple(parts))
 
     def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once for every distinct key, and keep what is reported.

@@ -18,6 +18,7 @@ from dptally.observation_models.gaussian_histogram import GaussianHistogram
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.summed_noise import SummedNoise
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dptally.ledger.paying import AnyLedger
+    from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.observation_models.reading import ReleasedLaw
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
@@ -154,6 +157,21 @@ class PrivateMisraGries:
         found = certify_copies(shared.certify(), copies=self.capacity, epsilon=epsilon, delta=self._delta)
         return shared, found
 
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends.
+
+        One unit more may raise counters of a sketch or lower them, so the profile of a law, which tells the two apart,
+        is not used: counters enter by epsilon and delta, which do not.
+        """
+        if isinstance(self.law, WeightedSample):
+            parts = [Part(self.law.epsilon, self.law.delta, self.capacity)]
+        else:
+            parts = [Part(self._epsilon - self._spent, self._delta)]
+        if self._spent:
+            parts.append(Part(self._spent, Fraction(0)))
+        return Spending(self.name, self._epsilon, self._delta, tuple(parts))
+
     def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
         """Draw once; rows leave in the order of their keys, and share no memory with the sketch."""
         import pyarrow as pa
@@ -210,6 +228,7 @@ def publish_sketch(
     name: str | None = None,
     unit: str | None = None,
     universe: Any = None,
+    ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     **options: Any,
 ) -> Release:
@@ -217,6 +236,7 @@ def publish_sketch(
 
     Everything is certified before counters are read.
     """
+    from dptally.ledger.paying import paying
     from dptally.randomness import SystemBits
     from dptally.release import RESERVED_COLUMNS, Release
 
@@ -227,8 +247,9 @@ def publish_sketch(
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
     bits = SystemBits() if randomness is None else randomness
+    mechanism: PrivateMisraGries | PureMisraGries
     if universe is not None:
-        drawn, shortfall = _draw_pure(sketch, epsilon, delta, universe, column, bits, **options)
+        mechanism = _pure_mechanism(sketch, epsilon, delta, universe, **options)
     elif delta is None:
         raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
     else:
@@ -242,25 +263,25 @@ def publish_sketch(
             unit=(unit or "unit") if by_unit else None,
             **options,
         )
-        drawn, shortfall = mechanism.draw(sketch.contents(), column, bits)
-    guarantee = drawn.guarantee
+    with paying(ledger, mechanism.spends, bits, unit=(unit or "unit") if by_unit else None) as paid:
+        contents = sketch.contents() if universe is None else sketch.reduced_contents()
+        drawn, shortfall = mechanism.draw(contents, column, paid.bits)
+        guarantee = paid.sign(drawn.guarantee)
     if not getattr(sketch, "private", True):  # a unit's keys were chosen by bits that are not secret
         guarantee = replace(guarantee, private=False)
     return Release(drawn.rows, guarantee, drawn.certificate, drawn.law, shortfall)
 
 
-def _draw_pure(
+def _pure_mechanism(
     sketch: Sketch,
     epsilon: object,
     delta: object,
     universe: Any,
-    column: str,
-    bits: BitSource,
     *,
     minimise: str = "threshold",
     **options: Any,
-) -> tuple[Drawn, Shortfall | None]:
-    """Release with delta = 0 over a universe, after the counters have been reduced."""
+) -> PureMisraGries:
+    """The mechanism with delta = 0 over a universe, for counters that have been reduced."""
     from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.universes import read_universe
 
@@ -270,8 +291,7 @@ def _draw_pure(
     if sketch.form not in ("single", "standard", "summed"):
         raise InvalidParameter("delta = 0 needs sketches of one stream each, or added-up ones; this one was merged.")
     known = read_universe(universe) if isinstance(universe, str) else universe
-    mechanism = PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)
-    return mechanism.draw(sketch.reduced_contents(), column, bits)
+    return PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)
 
 
 def _half(law: WeightedSample | GaussianHistogram) -> int:

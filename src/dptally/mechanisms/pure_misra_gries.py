@@ -14,6 +14,7 @@ from dptally.mechanisms.base import Drawn
 from dptally.mechanisms.private_total import draw_total, noise_scale
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.pure_judge import certify_rounded_counters
 from dptally.randomness.integers import draw_integers
 
@@ -85,6 +86,12 @@ class PureMisraGries:
         self._sparse = SparseHistogram(_short(2 * step / (2 + step)), universe=universe, keep=capacity * sketches)
         self.law = self._sparse.law
         self.certificate: Certificate = certify_rounded_counters(self.law.certify(), distance=distance, epsilon=rest)
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends."""
+        parts = [Part(epsilon, Fraction(0)) for epsilon in (self._epsilon - self._spent, self._spent) if epsilon]
+        return Spending(self.name, self._epsilon, Fraction(0), tuple(parts))
 
     def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
         """Draw once from reduced counters in units of 1 / (capacity + 1). Keys outside the universe are left out."""

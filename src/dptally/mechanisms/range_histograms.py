@@ -8,6 +8,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.observation_models import DyadicGeometric
+from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.tree_laws import make_tree_law
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ class RangeHistograms:
         self.levels = levels
         made = make_tree_law(epsilon, delta, levels=levels, mechanism=mechanism, rate=rate)
         self.epsilon, self.delta, self.law, self.certificate = made.epsilon, made.delta, made.law, made.certificate
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends: one count in each level, raised by the unit."""
+        return Spending(f"{self.name}_tree", self.epsilon, self.delta, (law_part(self.law, self.levels),))
 
     def draw(self, leaves: NDArray[np.int64], grid: Grid, bits: BitSource) -> list[NDArray[np.int64]]:
         """What is released of each level, from the children of the root to the leaves; 0 where a node is hidden."""

@@ -12,6 +12,7 @@ from dptally.exact import as_count, as_epsilon
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.privacy import Guarantee
+from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.privacy.pure_judge import certify_pure_copies
 from dptally.randomness.geometric import LARGEST
@@ -123,6 +124,11 @@ class SparseHistogram:
         return f"SparseHistogram(epsilon={self.epsilon}, universe={self.universe.name!r}, keep={self.keep})"
 
     # ---- drawing ----
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends."""
+        return Spending(self.name, self.epsilon, Fraction(0), (Part(self.epsilon, Fraction(0)),))
 
     def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once; see `draw_release`."""

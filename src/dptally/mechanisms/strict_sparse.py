@@ -31,6 +31,7 @@ from dptally.exact import as_count, as_epsilon
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.mechanisms.sparse_histogram import draw_release
 from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.privacy.pure_judge import certify_pure_copies
 from dptally.randomness.integers import whole_numbers
@@ -110,6 +111,11 @@ class StrictSparseHistogram:
         self.certificate: Certificate = certify_pure_copies(
             self.law.certify(), copies=self.max_keys_per_unit, epsilon=self.epsilon
         )
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends."""
+        return Spending(self.name, self.epsilon, Fraction(0), (Part(self.epsilon, Fraction(0)),))
 
     def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
         """Draw once; see `draw_release`."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
     from dptally.mechanisms.base import Counted
     from dptally.observation_models.round_parameters import Composition
+    from dptally.privacy.accounting import Spending
     from dptally.randomness import BitSource
 
 __all__ = ["TrieHeavyHitters"]
@@ -78,6 +79,11 @@ class TrieHeavyHitters:
             composition=composition,
             single_round=single_round,
         )
+
+    @property
+    def spends(self) -> Spending:
+        """What a draw spends, all rounds together."""
+        return self.plan.spends
 
     def draw(self, frequencies: Counted, bits: BitSource) -> PrefixTree:
         """Run all rounds on private frequencies.

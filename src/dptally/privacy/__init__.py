@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dptally.privacy.certifier import Certificate
-from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.guarantee import Guarantee, Record
 
-__all__ = ["Certificate", "Guarantee"]
+__all__ = ["Certificate", "Guarantee", "Record"]

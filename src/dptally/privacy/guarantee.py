@@ -4,8 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-__all__ = ["Guarantee"]
+__all__ = ["Guarantee", "Record"]
+
+_HEX_DIGITS = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where a ledger has the spending of a release. Public.
+
+    Attributes:
+        release_id: 128 random bits as hexadecimal text, of this release alone.
+        ledger_id: the ledger's own 128 random bits.
+        entry: which entry of the ledger.
+        entry_hash: the hash of the entry's first row in the ledger's chain, which stands for all of the history before.
+    """
+
+    release_id: str
+    ledger_id: str
+    entry: int
+    entry_hash: str
+
+    def facts(self) -> dict[str, str | int]:
+        """As plain data for metadata."""
+        return {
+            "release_id": self.release_id,
+            "ledger_id": self.ledger_id,
+            "entry": self.entry,
+            "entry_hash": self.entry_hash,
+        }
+
+    @classmethod
+    def read(cls, facts: Any) -> Record | None:
+        """From plain data; None where there is none, as in files of releases that no ledger has.
+
+        Raises:
+            ValueError: for data that is no record.
+        """
+        if facts is None:
+            return None
+        names = facts["release_id"], facts["ledger_id"], facts["entry_hash"]
+        sizes = [32, 32, 64]
+        if [len(name) for name in names] != sizes or not all(_HEX_DIGITS.issuperset(name) for name in names):
+            raise ValueError("not a record")
+        if isinstance(facts["entry"], bool) or not isinstance(facts["entry"], int):
+            raise ValueError("not a record")
+        return cls(names[0], names[1], facts["entry"], names[2])
 
 
 @dataclass(frozen=True)
@@ -28,6 +74,7 @@ class Guarantee:
             compares such data sets only; None where it compares all.
         private: False when the draw was seeded: then nothing at all is promised.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
+        record: where a ledger has the spending; None for a release without a ledger.
     """
 
     epsilon: Fraction
@@ -43,6 +90,7 @@ class Guarantee:
     most_distinct_keys: int | None = None
     private: bool = True
     neighbours: str = "add or remove one unit"
+    record: Record | None = None
 
     def __str__(self) -> str:
         if not self.private:

@@ -24,6 +24,7 @@ from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buf
 from dptally.whole_files import check_target
 
 if TYPE_CHECKING:
+    from dptally.ledger.paying import AnyLedger
     from dptally.release import Release
 
 __all__ = ["CounterSketch", "Reading"]
@@ -199,6 +200,7 @@ class CounterSketch:
         elements_per_unit: int = 1,
         shortfall: Literal["private"] | int | None = "private",
         minimise: Literal["threshold", "error"] = "threshold",
+        ledger: AnyLedger | None = None,
         randomness: BitSource | None = None,
     ) -> Release:
         """Release it privately, by the mechanism that fits what it is; see `PrivateMisraGries`.
@@ -216,6 +218,7 @@ class CounterSketch:
             shortfall: "private" spends a twentieth of epsilon on telling how far counters fall short of frequencies; a
                 number states it (public, and not checked); None leaves it open.
             minimise: "threshold" or "error", where there is a choice of noise.
+            ledger: what the release spends from; as in `dptally.publish`. A sketch that is published twice pays twice.
             randomness: None for secret bits of the operating system; `SeededBits` makes the release repeatable and
                 therefore not private.
 
@@ -233,6 +236,7 @@ class CounterSketch:
             elements_per_unit=elements_per_unit,
             shortfall=shortfall,
             minimise=minimise,
+            ledger=ledger,
             randomness=randomness,
         )
 

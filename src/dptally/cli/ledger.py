@@ -1,0 +1,299 @@
+"""The commands ``ledger create``, ``show``, ``history``, ``verify`` and ``close``, and the options that spend from one.
+
+JSON:
+
+- create, show, close: `path`, `ledger_id`, `epsilon`, `delta` (exact, with `..._float` beside them), `accounting`,
+  `sources`, `closed`, `clock_set_back`, `entries` (how many), `head` (`sequence`, `hash`), `remaining` (`epsilon`,
+  `delta`, by basic composition), and for show also `totals`: for each rule `method`, `delta` at the budget's epsilon,
+  `epsilon` at the budget's delta (null where there is none); with ``--numerical`` also `numerical_delta`;
+- history: a list of objects with the parts of an entry;
+- verify: `verified` (true), `rows` and `head`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dptally.cli.parser import Parser, add_command
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import argparse
+    from fractions import Fraction
+
+    from dptally.cli.parser import Commands
+    from dptally.ledger import Account, Ledger
+
+__all__ = ["add_commands", "add_ledger_options", "ledger_of"]
+
+
+def add_ledger_options(parser: Parser) -> None:
+    """What a command takes that spends from a budget."""
+    parser.add_argument("--ledger", metavar="FILE", help="spend from this budget; see dptally ledger")
+    parser.add_argument("--ledger-source", metavar="NAME", help="name of the data source in the ledger")
+    parser.add_argument(
+        "--ledger-part",
+        metavar="DIVISION=PART",
+        help="only units of this part are in the data, as country=it; no unit may be in two parts of a division",
+    )
+    parser.add_argument("--ledger-unit", metavar="NAME", help="what units are, where sources name them differently")
+    parser.add_argument("--ledger-who", metavar="NAME", help="who spends it, for the ledger's history")
+
+
+def ledger_of(arguments: argparse.Namespace) -> Account | None:
+    """The account that the options ask for, or None."""
+    given = arguments.ledger_part
+    if arguments.ledger is None:
+        if any(
+            option is not None
+            for option in (given, arguments.ledger_source, arguments.ledger_unit, arguments.ledger_who)
+        ):
+            raise InvalidParameter("--ledger-source, --ledger-unit, --ledger-part and --ledger-who need --ledger.")
+        return None
+    from dptally.ledger import Ledger
+
+    partitioning, equals, part = (given or "").partition("=")
+    if given is not None and not equals:
+        raise InvalidParameter(f"--ledger-part must be written as DIVISION=PART, got {given[:40]!r}.")
+    return Ledger(arguments.ledger).account(
+        source=arguments.ledger_source,
+        unit=arguments.ledger_unit,
+        partitioning=partitioning if equals else None,
+        part=part if equals else None,
+        who=arguments.ledger_who,
+    )
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``ledger`` with its own commands."""
+    group = commands.add_parser(
+        "ledger",
+        help="budgets: create, show, history, verify, close",
+        description="A budget for all releases of one data set, on disk before anything is drawn.",
+        epilog="example:\n  dptally ledger create budget.db --epsilon 1 --delta 1e-6",
+    )
+    inner = group.add_subparsers(title="commands", dest="ledger_command", metavar="COMMAND", required=True)
+    create = add_command(
+        inner,
+        "create",
+        _create,
+        summary="make a new ledger with a budget",
+        details=(
+            "Make a ledger. Its budget can never be changed. All data about the same people belongs in one ledger.\n"
+            "With --accounting tight, whoever makes it states that parameters of releases (mechanism, epsilon, delta)\n"
+            "are fixed without looking at earlier releases, as by a plan or a schedule; more then fits in the budget."
+        ),
+        example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
+    )
+    _add_file(create)
+    create.add_argument("--epsilon", metavar="E", required=True, help='of the budget; read exactly: "0.1" is 1/10')
+    create.add_argument("--delta", metavar="D", required=True, help="of the budget; 0 for releases with delta 0 only")
+    create.add_argument("--accounting", choices=("basic", "tight"), default="basic", help="default: basic")
+    create.add_argument("--source", metavar="NAME", action="append", help="a data source; repeat for several")
+    show = add_command(
+        inner,
+        "show",
+        _show,
+        summary="what is left, and what was spent by each way to add it up",
+        details="Show the budget, what is left of it, and the total by basic, optimal and tight composition.",
+        example="dptally ledger show budget.db",
+    )
+    _add_file(show)
+    show.add_argument("--numerical", action="store_true", help="add a second opinion by dp-accounting")
+    history = add_command(
+        inner,
+        "history",
+        _history,
+        summary="every spending and what became of it",
+        details="Print every spending, in order: a table on a terminal, CSV into a pipe, JSON with --json.",
+        example="dptally ledger history budget.db",
+    )
+    _add_file(history)
+    verify = add_command(
+        inner,
+        "verify",
+        _verify,
+        summary="check that the history was not altered",
+        details=(
+            "Check every hash of the history. With --head, check also that a hash noted earlier is in it: that\n"
+            "shows a history that was cut short or written anew, by whoever could write all files here."
+        ),
+        example="dptally ledger verify budget.db --head HASH",
+    )
+    _add_file(verify)
+    verify.add_argument("--head", metavar="HASH", help="the hash of a row, noted earlier")
+    close = add_command(
+        inner,
+        "close",
+        _close,
+        summary="let nothing more be spent, for ever",
+        details="Close a ledger: nothing more can be spent from it. It stays readable.",
+        example="dptally ledger close budget.db",
+    )
+    _add_file(close)
+
+
+def _add_file(parser: Parser) -> None:
+    parser.add_argument("ledger", metavar="LEDGER", help="the file of the ledger")
+
+
+def _create(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from dptally.ledger import Ledger
+
+    if Path(arguments.ledger).exists():
+        raise InvalidParameter(f"{arguments.ledger} exists; a ledger is never replaced.")
+    ledger = Ledger(
+        arguments.ledger,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        accounting=arguments.accounting,
+        sources=arguments.source,
+    )
+    _print_state(arguments, ledger, f"Made {arguments.ledger}.")
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import print_json, say
+    from dptally.ledger import Ledger
+
+    ledger = Ledger(arguments.ledger)
+    totals = ledger.totals()
+    numerical: dict[str, float] = {}
+    if arguments.numerical:
+        from dptally.privacy.accounting.numerical import numerical_delta
+
+        numerical["numerical_delta"] = numerical_delta(ledger.worst_history(), epsilon=ledger.epsilon)
+    if arguments.json:
+        shown = [
+            {
+                "method": total.method,
+                "delta": str(total.delta),
+                "delta_float": float(total.delta),
+                "epsilon": None if total.epsilon is None else str(total.epsilon),
+                "epsilon_float": None if total.epsilon is None else float(total.epsilon),
+            }
+            for total in totals
+        ]
+        print_json({**_facts(ledger), "totals": shown, **numerical})
+        return
+    _say_state(ledger)
+    for total in totals:
+        at_delta = "" if total.epsilon is None else f"; epsilon {_number(total.epsilon)} at the budget's delta"
+        at_epsilon = "more than any delta" if total.delta >= 1 else f"delta {_number(total.delta)}"
+        say(f"{total.method:>8}: {at_epsilon} at the budget's epsilon{at_delta}.")
+    for found in numerical.values():
+        say(f"dp-accounting, not proved: delta {found:.6g} at the budget's epsilon.")
+
+
+def _history(arguments: argparse.Namespace) -> None:
+    import sys
+
+    import polars as pl
+
+    from dptally.cli.printing import print_json, print_table
+    from dptally.ledger import Ledger
+
+    rows = [
+        {
+            "entry": entry.number,
+            "time": entry.time,
+            "state": entry.state,
+            "mechanism": entry.spending.mechanism,
+            "epsilon": str(entry.spending.epsilon),
+            "delta": str(entry.spending.delta),
+            "who": entry.who,
+            "source": entry.source,
+            "unit": entry.unit,
+            "partitioning": entry.partitioning,
+            "part": entry.part,
+            "release_id": entry.release_id,
+            "entry_hash": entry.entry_hash,
+            "note": entry.note,
+        }
+        for entry in Ledger(arguments.ledger).history()
+    ]
+    if arguments.json:
+        print_json(rows)
+        return
+    names = ["entry", "time", "state", "mechanism", "epsilon", "delta", "who", "source", "unit"]
+    names += ["partitioning", "part", "release_id", "entry_hash", "note"]
+    frame = pl.DataFrame({name: [None if row[name] is None else str(row[name]) for row in rows] for name in names})
+    if sys.stdout.isatty():
+        print_table(frame.select(names[:10]).fill_null(""), keys=10)
+    else:
+        sys.stdout.write(frame.cast(pl.String).write_csv())
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import print_json, say
+    from dptally.ledger import Ledger
+
+    ledger = Ledger(arguments.ledger)
+    sequence, digest = ledger.verify(arguments.head)
+    if arguments.json:
+        print_json({"verified": True, "rows": sequence + 1, "head": {"sequence": sequence, "hash": digest}})
+        return
+    say(f"{sequence + 1} rows follow from each other.", style="bold green")
+    say(f"Keep the hash of the last one where nobody can change it: {digest}")
+
+
+def _close(arguments: argparse.Namespace) -> None:
+    from dptally.ledger import Ledger
+
+    ledger = Ledger(arguments.ledger)
+    ledger.end_spending()
+    _print_state(arguments, ledger, f"Closed {arguments.ledger}.")
+
+
+def _print_state(arguments: argparse.Namespace, ledger: Ledger, text: str) -> None:
+    from dptally.cli.printing import print_json, say
+
+    if arguments.json:
+        print_json(_facts(ledger))
+        return
+    say(text, style="bold")
+    _say_state(ledger)
+
+
+def _facts(ledger: Ledger) -> dict[str, Any]:
+    sequence, digest = ledger.head
+    epsilon, delta = ledger.remaining()
+    return {
+        "path": str(ledger.path),
+        "ledger_id": ledger.ledger_id,
+        "epsilon": str(ledger.epsilon),
+        "epsilon_float": float(ledger.epsilon),
+        "delta": str(ledger.delta),
+        "delta_float": float(ledger.delta),
+        "accounting": ledger.accounting,
+        "sources": list(ledger.sources),
+        "closed": ledger.closed,
+        "clock_set_back": ledger.clock_set_back,
+        "entries": len(ledger.history()),
+        "head": {"sequence": sequence, "hash": digest},
+        "remaining": {"epsilon": str(epsilon), "delta": str(delta)},
+    }
+
+
+def _say_state(ledger: Ledger) -> None:
+    from collections import Counter
+
+    from dptally.cli.printing import say
+
+    epsilon, delta = ledger.remaining()
+    say(f"Budget: epsilon {_number(ledger.epsilon)}, delta {_number(ledger.delta)}, accounting {ledger.accounting}.")
+    say(f"Left by basic composition: epsilon {_number(epsilon)}, delta {_number(delta)}.")
+    states = Counter(entry.state for entry in ledger.history())
+    if states:
+        say("Entries: " + ", ".join(f"{number} {state}" for state, number in sorted(states.items())) + ".")
+    if ledger.closed:
+        say("Closed: nothing more can be spent.", style="bold")
+    if ledger.clock_set_back:
+        say("The clock was set back at some time: entries are in the order of spending, not of their times.")
+    say(f"Last row: {ledger.head[0]}, hash {ledger.head[1]}.")
+
+
+def _number(number: Fraction) -> str:
+    return f"{float(number):.6g}"

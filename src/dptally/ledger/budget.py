@@ -1,0 +1,143 @@
+"""Whether a budget holds what was spent, for every unit there may be.
+
+A unit is in every source, and in one part of each partitioning. So what it can have lost is what was spent on the whole
+data, and on one part of each partitioning: a history for each choice of parts. A budget holds if it holds for each of
+them (parallel composition [McSherry09]); that no unit is in two parts of a partitioning is the statement of whoever
+names parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from dptally.privacy.accounting import Spending, Total, basic_total, optimal_total, tight_total
+
+__all__ = ["Accounting", "Budget", "Group", "Spent"]
+
+Accounting = Literal["basic", "tight"]
+Group = tuple[str, str] | None
+"""A partitioning and a part of it, or None for the whole data."""
+_MOST_HISTORIES = 256  # for rules that look at each; beyond it, sums of the largest parts
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent in all.
+
+    Attributes:
+        epsilon: exact.
+        delta: exact; 0 for pure differential privacy.
+        accounting: "basic": epsilons and deltas are added up, which holds however releases are chosen. "tight": the
+            best of basic, optimal and tight composition, which holds for releases whose parameters are fixed without
+            looking at earlier releases; that they are is the statement of whoever makes such a ledger.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    accounting: Accounting = "basic"
+
+
+@dataclass
+class Spent:
+    """What counts as spent, by group."""
+
+    groups: dict[Group, Counter[Spending]] = field(default_factory=dict)
+    sums: dict[Group, tuple[Fraction, Fraction]] = field(default_factory=dict)
+
+    def add(self, group: Group, spending: Spending, times: int = 1) -> None:
+        """Count a spending, or with -1 take it back."""
+        events = self.groups.setdefault(group, Counter())
+        events[spending] += times
+        if not events[spending]:
+            del events[spending]
+        epsilon, delta = self.sums.get(group, (Fraction(0), Fraction(0)))
+        self.sums[group] = epsilon + times * spending.epsilon, delta + times * spending.delta
+        if not events:
+            del self.groups[group], self.sums[group]
+
+    def largest(self, group: Group = None) -> tuple[Fraction, Fraction]:
+        """Sums of epsilon and delta, each for the unit that lost most of it; in a group, for units of that part."""
+        epsilon, delta = self.sums.get(None, (Fraction(0), Fraction(0)))
+        for parts in self._partitionings(group).values():
+            epsilon += max(self.sums.get(part, (Fraction(0),) * 2)[0] for part in parts)
+            delta += max(self.sums.get(part, (Fraction(0),) * 2)[1] for part in parts)
+        return epsilon, delta
+
+    def histories(self, group: Group = None) -> Iterator[Counter[Spending]] | None:
+        """What units may have lost, one after another; in a group, for units of that part; None if it is too many."""
+        partitionings = list(self._partitionings(group).values())
+        if math.prod(map(len, partitionings)) > _MOST_HISTORIES:
+            return None
+        return self._histories(partitionings)
+
+    def _histories(self, partitionings: list[list[Group]]) -> Iterator[Counter[Spending]]:
+        seen: set[frozenset[tuple[Spending, int]]] = set()
+        for chosen in itertools.product(*partitionings):
+            history = Counter(self.groups.get(None, Counter()))
+            for part in chosen:
+                history.update(self.groups.get(part, Counter()))
+            frozen = frozenset(history.items())
+            if frozen not in seen:
+                seen.add(frozen)
+                yield history
+
+    def _partitionings(self, group: Group) -> dict[str, list[Group]]:
+        found: dict[str, list[Group]] = {} if group is None else {group[0]: [group]}
+        for part in self.groups:
+            if part is not None and (group is None or part[0] != group[0]):
+                found.setdefault(part[0], []).append(part)
+        return found
+
+    def allows(self, budget: Budget, spending: Spending, group: Group) -> bool:
+        """Whether one more spending keeps the budget for every unit it concerns; the others lose nothing more."""
+        epsilon, delta = self.largest(group)
+        if epsilon + spending.epsilon <= budget.epsilon and delta + spending.delta <= budget.delta:
+            return True
+        histories = self.histories(group)
+        if histories is None:
+            return False
+        # Not `all(...)` over largest sums: the part with most epsilon need not be the one with most delta.
+        return all(_holds(budget, frozenset((history + Counter([spending])).items())) for history in histories)
+
+    def totals(self, budget: Budget, *, with_epsilon: bool = True) -> list[Total] | None:
+        """Basic, optimal and tight totals for the units that lost most; None if there are too many to look at."""
+        histories = self.histories()
+        if histories is None:
+            return None
+        worst: dict[str, Total] = {}
+        for history in histories:
+            for total in _totals(budget, frozenset(history.items()), with_epsilon):
+                before = worst.get(total.method)
+                worst[total.method] = total if before is None else _larger(before, total)
+        return list(worst.values())
+
+
+def _larger(one: Total, other: Total) -> Total:
+    epsilon = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
+    return Total(one.method, max(one.delta, other.delta), epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _holds(budget: Budget, history: frozenset[tuple[Spending, int]]) -> bool:
+    """Whether one unit's history is within the budget; by the cheapest rule that says so."""
+    events = list(Counter(dict(history)).elements())
+    rules = (basic_total,) if budget.accounting == "basic" else (basic_total, optimal_total, tight_total)
+    return any(rule(events, epsilon=budget.epsilon, delta=budget.delta).within(budget.delta) for rule in rules)
+
+
+@lru_cache(maxsize=64)
+def _totals(budget: Budget, history: frozenset[tuple[Spending, int]], with_epsilon: bool) -> tuple[Total, ...]:
+    events = list(Counter(dict(history)).elements())
+    epsilon, delta = budget.epsilon, budget.delta
+    return (
+        basic_total(events, epsilon=epsilon, delta=delta),
+        optimal_total(events, epsilon=epsilon, delta=delta, with_epsilon=with_epsilon),
+        tight_total(events, epsilon=epsilon, delta=delta, with_epsilon=with_epsilon),
+    )

@@ -1,0 +1,83 @@
+"""The history of a ledger: rows that are only ever appended, each bound to all before it by a hash.
+
+The hash of a row is SHA-256 of the previous row's hash and the canonical bytes of the row: its columns as a JSON array
+in ASCII without spaces. The first row, the header, follows 32 zero bytes. So whoever knows the hash of a row knows that
+no row up to it was edited, removed, added or moved since.
+
+What a chain cannot show: that rows are missing at its end, or that all of it was written anew. See
+`dptally.ledger.storage` for what is done about the first, and keep a hash elsewhere against both.
+
+Rows are ordered by their numbers, never by time. `time` is what the clock said, in UTC; `latest` the latest time of
+this and all earlier rows, so a clock that was set back shows as `time` before `latest`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dptally.errors import UnreadableLedger
+
+__all__ = ["COLUMNS", "FORMAT_VERSION", "START", "STATES", "Row", "row_hash"]
+
+FORMAT_VERSION = 1
+START = "0" * 64
+STATES = ("reserved", "drawn", "published", "void")
+"""What becomes of a spending. All but "void" count, for ever."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        sequence: its number, from 0.
+        time: what the clock said, in UTC.
+        latest: the latest time so far.
+        state: "created" for the header, "reserved", "drawn", "published", "void", or "closed" for the last one.
+        entry: which spending it is about, from 1; 0 for the header and the end.
+        who: who spent it, if that was said.
+        source: the data source, if it was named.
+        unit: whose privacy it is about; "each row" where every row is a unit of its own.
+        partitioning: how units are divided into disjoint parts, if the spending is about one of them.
+        part: which part of that.
+        spending: the event, as JSON; for the header, the budget.
+        release_id: of the release that was paid for.
+        note: why it is void, or what else is worth knowing.
+    """
+
+    sequence: int
+    time: str
+    latest: str
+    state: str
+    entry: int
+    who: str | None = None
+    source: str | None = None
+    unit: str | None = None
+    partitioning: str | None = None
+    part: str | None = None
+    spending: str | None = None
+    release_id: str | None = None
+    note: str | None = None
+
+    def facts(self) -> Any:
+        """The event or the budget, read from its JSON.
+
+        Raises:
+            UnreadableLedger: if it is none.
+        """
+        try:
+            return json.loads(self.spending or "")
+        except (ValueError, RecursionError):
+            raise UnreadableLedger(f"row {self.sequence} of the ledger is damaged.") from None
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def row_hash(previous: str, row: Row) -> str:
+    """The hash that binds a row to the one before it."""
+    columns = json.dumps([getattr(row, name) for name in COLUMNS], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(bytes.fromhex(previous) + columns.encode("ascii")).hexdigest()

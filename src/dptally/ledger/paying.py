@@ -1,0 +1,130 @@
+"""Paying for a release: reserve, read, say that the draw begins, draw, say that it was published.
+
+::
+
+    with paying(ledger, spending, bits, unit=unit) as paid:
+        ...                                  # read data; `bits` may choose which keys of a unit are counted
+        drawn = mechanism.draw(data, paid.bits)
+        release = ...paid.sign(guarantee)...
+
+What counts as the draw. Random words that decide which of a unit's keys are counted are taken from `bits`: if reading
+then fails, nothing that depends on them is seen by anyone, and the reservation is given back. Everything that the
+guarantee of the release rests on, the sampling of rows or keys while they are read among it, takes its words from
+`paid.bits`: its first word is handed out only when "drawn" is on disk. From then on nothing is given back.
+
+A release that was drawn from a seed is not private, and pays all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from dptally.errors import DptallyError, InvalidParameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dptally.ledger.ledger import Account, Ledger, Reservation
+    from dptally.privacy.accounting import Spending
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.randomness import BitSource
+
+__all__ = ["EACH_ROW", "AnyLedger", "Paid", "as_account", "paying"]
+
+AnyLedger: TypeAlias = "Ledger | Account | str | Path"
+"""What may be given as a ledger: one, an account of one, or the path of one."""
+
+EACH_ROW = "each row"
+"""What a ledger calls the unit where every row, or every occurrence of a key, is a unit of its own."""
+
+
+class PaidBits:
+    """Random words that are handed out only when the ledger has "drawn" on disk."""
+
+    def __init__(self, bits: BitSource, reservation: Reservation) -> None:
+        self._bits = bits
+        self._reservation = reservation
+        self._lock = threading.Lock()
+
+    @property
+    def private(self) -> bool:
+        """Whether the bits are secret and fresh."""
+        return self._bits.private
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return `count` independent uniform 64-bit words, never returned before."""
+        with self._lock:
+            self._reservation.drawn()
+        return self._bits.words(count)
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What a release is drawn with.
+
+    Attributes:
+        bits: for the draw.
+        reservation: what pays for it; None without a ledger.
+    """
+
+    bits: BitSource
+    reservation: Reservation | None = None
+
+    def sign(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee, naming the entry that paid."""
+        return guarantee if self.reservation is None else replace(guarantee, record=self.reservation.record)
+
+
+@contextlib.contextmanager
+def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, unit: str | None) -> Iterator[Paid]:
+    """Reserve before the block is entered; void if it fails before the draw; published when it ends.
+
+    Args:
+        ledger: a ledger, an account of one, the path of one, or None to pay nothing.
+        spending: what the release spends.
+        bits: what it will be drawn from.
+        unit: whose privacy it is about, as in `Guarantee.unit`.
+
+    Raises:
+        BudgetExceeded: if the budget does not allow it.
+    """
+    if ledger is None:
+        yield Paid(bits)
+        return
+    account = as_account(ledger)
+    seeded = None if bits.private else "drawn from a seed: not private"
+    reservation = account.reserve(spending, unit=unit or EACH_ROW, note=seeded)
+    try:
+        yield Paid(PaidBits(bits, reservation), reservation)
+    except BaseException as error:
+        if reservation.state == "reserved":
+            # Where it cannot be written down it stays reserved, which counts as spent: the safe side.
+            with contextlib.suppress(DptallyError):
+                reservation.void(f"failed before the draw: {type(error).__name__}")
+        raise
+    reservation.published()
+
+
+def as_account(ledger: object) -> Account:
+    """Whatever was given as a ledger, as an account of one.
+
+    Raises:
+        InvalidParameter: if it is none.
+    """
+    from dptally.ledger.ledger import Account, Ledger
+
+    if isinstance(ledger, str | Path):
+        ledger = Ledger(ledger)
+    if isinstance(ledger, Ledger):
+        return ledger.account()
+    if not isinstance(ledger, Account):
+        raise InvalidParameter(
+            f"ledger must be a dptally.Ledger, an account of one, or the path of one, got {type(ledger).__name__}."
+        )
+    return ledger

@@ -1,0 +1,164 @@
+"""What a release spends, as plain data.
+
+The meaning of an event never changes; a new kind gets a new name. What is not known here is refused: by a ledger that
+is asked to spend it, and by a reader of a history that a newer version wrote.
+
+A `Spending` states two things. `epsilon` and `delta`: the whole release is (epsilon, delta)-differentially private for
+adding or removing one unit. `parts`: it consists of independent draws, or of draws each of which may depend on the
+outcomes of earlier ones, that stay within the profiles the parts name; both statements are true, and an accountant may
+use either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dptally.errors import InvalidParameter
+
+__all__ = ["MECHANISMS", "Part", "Spending", "law_part"]
+
+MECHANISMS = frozenset(
+    {
+        "weighted_sample",
+        "sanitized_sample",
+        "stability",
+        "gaussian",
+        "sample_and_threshold",
+        "misra_gries",
+        "dense",
+        "sparse",
+        "strict_sparse",
+        "compact",
+        "trie_heavy_hitters",
+        *(
+            f"{name}_{kind}"
+            for name in ("sample_and_threshold", "weighted_sample", "dense")
+            for kind in ("tree", "search")
+        ),
+    }
+)
+_PROFILED = frozenset({"WeightedSample", "Stability", "SampleAndThreshold"})
+_MOST_COPIES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some draws of one kind.
+
+    Attributes:
+        epsilon: each draw is (epsilon, delta)-private.
+        delta: each draw is (epsilon, delta)-private.
+        copies: how many draws of this kind one unit can influence; in all of them it moves a count by one, in the same
+            direction, or not at all.
+        law: name and parameters of the law of each draw, where its profile is known; None where epsilon and delta are
+            all there is.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    copies: int = 1
+    law: tuple[tuple[str, Any], ...] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, fractions as text."""
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "copies": self.copies,
+            "law": None if self.law is None else dict(self.law),
+        }
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What one release spends; see the top of this module.
+
+    Attributes:
+        mechanism: its name, as in `Guarantee.mechanism`.
+        epsilon: exact.
+        delta: exact.
+        parts: what it consists of.
+
+    Raises:
+        InvalidParameter: for an event that nobody knows how to account for.
+    """
+
+    mechanism: str
+    epsilon: Fraction
+    delta: Fraction
+    parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise InvalidParameter(f"the event {str(self.mechanism)[:40]!r} is unknown: it cannot be accounted for.")
+        if not (isinstance(self.epsilon, Fraction) and isinstance(self.delta, Fraction)):
+            raise InvalidParameter("an event needs epsilon and delta as exact fractions.")
+        if self.epsilon <= 0 or not 0 <= self.delta < 1:
+            raise InvalidParameter("an event needs a positive epsilon, and a delta of at least 0 and below 1.")
+        for part in self.parts:
+            if part.epsilon <= 0 or not 0 <= part.delta < 1 or not 1 <= part.copies <= _MOST_COPIES:
+                raise InvalidParameter("a part of an event has parameters that cannot be accounted for.")
+            if part.law is not None and dict(part.law).get("name") not in _PROFILED:
+                raise InvalidParameter("a part of an event has a law that cannot be accounted for.")
+
+    def __hash__(self) -> int:
+        # Cheaper than what a dataclass would do: hashes of fractions are slow, and histories are long.
+        epsilon, delta = self.epsilon, self.delta
+        return hash((self.mechanism, epsilon.numerator, epsilon.denominator, delta.numerator, delta.denominator))
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, fractions as text."""
+        return {
+            "mechanism": self.mechanism,
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "parts": [part.facts() for part in self.parts],
+        }
+
+    @classmethod
+    def read(cls, facts: Any) -> Spending:
+        """From plain data.
+
+        Raises:
+            InvalidParameter: for an event that is unknown or damaged.
+        """
+        try:
+            parts = tuple(
+                Part(
+                    _fraction(part["epsilon"]),
+                    _fraction(part["delta"]),
+                    _whole(part["copies"]),
+                    None if part["law"] is None else tuple(sorted(part["law"].items())),
+                )
+                for part in facts["parts"]
+            )
+            return cls(facts["mechanism"], _fraction(facts["epsilon"]), _fraction(facts["delta"]), parts)
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+            if isinstance(error, InvalidParameter):
+                raise
+            raise InvalidParameter("the data is not an event that can be accounted for.") from None
+
+
+def law_part(law: Any, copies: int) -> Part:
+    """The part that `copies` draws from a law are: by its profile where that is known, otherwise by epsilon and delta.
+
+    The law of a weighted sample with a sampling scheme has rows that are judged when they are drawn from, and no
+    profile; two-sided geometric noise has the profile of its epsilon.
+    """
+    facts = law.facts()
+    known = facts["name"] in _PROFILED and facts.get("scheme") is None
+    return Part(law.epsilon, law.delta, copies, tuple(sorted(facts.items())) if known else None)
+
+
+def _fraction(text: object) -> Fraction:
+    """Whole numbers with a stroke between them: no exponents, which a few letters can make endless."""
+    numerator, _, denominator = str(text).partition("/")
+    return Fraction(int(numerator), int(denominator or "1"))
+
+
+def _whole(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError("not a whole number")
+    return number

@@ -1,0 +1,107 @@
+"""A federation pays from a ledger before anybody is asked."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dptally import BudgetExceeded, Ledger
+from dptally.errors import InvalidParameter
+from dptally.federated.client import Node
+from dptally.federated.histogram import HistogramRounds
+from dptally.federated.prefix_task import HeavyHitterRounds
+from dptally.federated.server import Server
+
+
+def ask(server: Server, node: Node) -> None:
+    """One round, from asking to its end."""
+    for name, call in server.begin_round().items():
+        server.receive(name, node.answer(call))
+    server.close_round()
+
+
+def enrolled(server: Server, values: list[str]) -> Node:
+    """A node that the server has taken in."""
+    node = Node(values)
+    assert server.enrol("node", node.enrol(server.registration())) == "counted"
+    return node
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A budget for two runs."""
+    return Ledger(tmp_path / "budget.db", epsilon=2, delta="3e-6")
+
+
+def test_a_run_is_paid_once_before_anybody_is_asked(ledger: Ledger) -> None:
+    """When calls leave "drawn" is on disk, and "published" at the end; the release names the entry."""
+    server = Server(HistogramRounds(1, "1e-6"), ledger=ledger)
+    node = enrolled(server, ["apple"] * 200)
+    assert ledger.history() == []
+    calls = server.begin_round()
+    assert [entry.state for entry in ledger.history()] == ["drawn"]
+    server.receive("node", node.answer(calls["node"]))
+    server.close_round()
+    assert ledger.find(server.result.guarantee).state == "published"
+    assert server.result.guarantee.private
+
+
+def test_all_rounds_of_a_task_are_one_spending(ledger: Ledger) -> None:
+    """Heavy hitters pay for their rounds together what the plan promises, not the sum over rounds."""
+    server = Server(HeavyHitterRounds(1, "1e-6", levels=[1, 5]), ledger=ledger.account(source="phones"))
+    node = enrolled(server, ["apple"] * 300)
+    while not server.finished:
+        ask(server, node)
+    (entry,) = ledger.history()
+    assert entry.spending.epsilon == 1 and entry.spending.parts[0].copies == 2 and entry.source == "phones"
+    assert ledger.find(server.result.guarantee) == entry
+
+
+def test_a_round_that_is_asked_again_is_paid_again(ledger: Ledger, tmp_path: Path) -> None:
+    """A server that was killed in a round goes on with its entry, and pays for the second attempt."""
+    state = tmp_path / "run.json"
+    first = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
+    enrolled(first, ["apple"] * 200)
+    first.begin_round()
+    second = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
+    node = enrolled(second, ["apple"] * 200)
+    ask(second, node)
+    assert [entry.state for entry in ledger.history()] == ["published", "published"]
+    assert ledger.history()[1].note == "round 1 of the task histogram"
+    assert ledger.remaining()[0] == 0
+    # A third one has nothing left to ask, and pays nothing.
+    third = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
+    assert third.finished and ledger.find(third.result.guarantee).number == 1
+    other = Ledger(tmp_path / "other.db", epsilon=2, delta="3e-6")
+    with pytest.raises(InvalidParameter, match="does not have the spending"):
+        Server(HistogramRounds(1, "1e-6"), state=state, ledger=other)
+
+
+def test_a_run_that_the_budget_does_not_allow_asks_nobody(tmp_path: Path) -> None:
+    """No call leaves, and no attempt is recorded."""
+    ledger = Ledger(tmp_path / "small.db", epsilon="1/2", delta="1e-6")
+    server = Server(HistogramRounds(1, "1e-6"), state=tmp_path / "run.json", ledger=ledger)
+    enrolled(server, ["apple"] * 10)
+    with pytest.raises(BudgetExceeded):
+        server.begin_round()
+    assert server.spent == [] and not (tmp_path / "run.json").exists() and ledger.history() == []
+
+
+def test_a_task_that_does_not_say_what_it_spends_pays_by_the_round(ledger: Ledger) -> None:
+    """Without `spends` every round is an entry of its own."""
+
+    class Silent(HistogramRounds):
+        spends = None  # type: ignore[assignment]
+
+    server = Server(Silent(1, "1e-6"), ledger=ledger)
+    ask(server, enrolled(server, ["apple"] * 200))
+    (entry,) = ledger.history()
+    assert entry.state == "published" and entry.spending.epsilon == Fraction(1)
+
+
+def test_colluding_devices_take_the_profile_away() -> None:
+    """With devices in league with readers the law that is judged has a lower threshold than the one that is drawn."""
+    assert HistogramRounds(1, "1e-6").spends.parts[0].law is not None
+    assert HistogramRounds(1, "1e-6", colluding=3).spends.parts[0].law is None

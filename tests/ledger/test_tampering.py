@@ -1,0 +1,294 @@
+"""What a ledger notices on opening: altered, removed and moved rows, lost ends, foreign and damaged files."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dptally import Ledger
+from dptally.errors import DptallyError, InvalidParameter, UnreadableLedger
+from dptally.ledger.history import COLUMNS, Row, row_hash
+from dptally.privacy.accounting import Spending
+
+
+def event() -> Spending:
+    """A quarter of the budget."""
+    return Spending("stability", Fraction(1, 4), Fraction(1, 10**7))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A ledger with two published entries and a reserved one, with labels; nobody has it open."""
+    file = tmp_path / "budget.db"
+    ledger = Ledger(file, epsilon=1, delta="1e-6")
+    for part in ("it", "fr"):
+        ledger.account(source="s", partitioning="country", part=part, who="ada").reserve(event(), note="n").published()
+    ledger.reserve(event())
+    ledger.disconnect()
+    return file
+
+
+def change(place: Path, *statements: str) -> None:
+    """Act as somebody who can write the file and knows SQL."""
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        connection.execute("DROP TRIGGER never_changed")
+        connection.execute("DROP TRIGGER never_removed")
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, "hash"])
+@pytest.mark.parametrize("row", [0, 1, 3, 7])
+def test_every_altered_field_is_noticed(place: Path, column: str, row: int) -> None:
+    """Whatever field of whatever row is changed, opening names a row and refuses."""
+    kind = (
+        "sequence + 100"
+        if column == "sequence"
+        else "entry + 1"
+        if column == "entry"
+        else f"coalesce({column}, '') || '0'"
+    )
+    change(place, f"UPDATE history SET {column} = {kind} WHERE sequence = {row}")  # noqa: S608
+    with pytest.raises(UnreadableLedger, match="altered"):
+        Ledger(place)
+
+
+def test_an_epsilon_made_smaller_is_noticed(place: Path) -> None:
+    """The number that somebody would like to change cannot be changed."""
+    change(place, """UPDATE history SET spending = replace(spending, '"1/4"', '"1/400"')""")
+    with pytest.raises(UnreadableLedger, match="row 1 does not follow"):
+        Ledger(place)
+
+
+@pytest.mark.parametrize("row", [0, 2, 4, 7])
+def test_a_removed_row_is_noticed(place: Path, row: int) -> None:
+    """Also the first one, and the last one."""
+    change(place, f"DELETE FROM history WHERE sequence = {row}")  # noqa: S608
+    with pytest.raises(UnreadableLedger, match="altered"):
+        Ledger(place)
+
+
+def test_moved_rows_are_noticed(place: Path) -> None:
+    """Two rows that change places do not follow."""
+    change(
+        place,
+        "UPDATE history SET sequence = 99 WHERE sequence = 2",
+        "UPDATE history SET sequence = 2 WHERE sequence = 3",
+        "UPDATE history SET sequence = 3 WHERE sequence = 99",
+    )
+    with pytest.raises(UnreadableLedger, match="row 2 does not follow"):
+        Ledger(place)
+
+
+def cut_end(place: Path, keep: int) -> None:
+    """Remove the end of the history and name the row before it as the last one."""
+    change(
+        place,
+        f"DELETE FROM history WHERE sequence > {keep}",  # noqa: S608
+        f"UPDATE head SET sequence = {keep}, hash = (SELECT hash FROM history WHERE sequence = {keep})",  # noqa: S608
+    )
+
+
+def test_a_lost_end_is_noticed_by_the_note_beside_it(place: Path) -> None:
+    """Somebody who cuts the end, and mends the second table, is betrayed by the head file."""
+    cut_end(place, 3)
+    with pytest.raises(UnreadableLedger, match=r"ends before, or differs from, what budget\.db-head has noted"):
+        Ledger(place)
+
+
+def test_a_hash_kept_elsewhere_betrays_everything(place: Path, tmp_path: Path) -> None:
+    """Who mends the head file too is betrayed by a hash that was noted elsewhere, and by every release."""
+    ledger = Ledger(place)
+    head = ledger.head[1]
+    ledger.disconnect()
+    cut_end(place, 3)
+    (tmp_path / "budget.db-head").unlink()
+    shorter = Ledger(place)
+    assert len(shorter.history()) == 1
+    with pytest.raises(UnreadableLedger, match="does not have the row that was noted"):
+        shorter.verify(head)
+    assert shorter.verify(shorter.head[1]) == shorter.head
+
+
+def test_an_older_copy_is_noticed(place: Path, tmp_path: Path) -> None:
+    """A copy of the file from yesterday cannot take its place."""
+    shutil.copy(place, tmp_path / "yesterday.db")
+    ledger = Ledger(place)
+    ledger.reserve(event())
+    ledger.disconnect()
+    shutil.copy(tmp_path / "yesterday.db", place)
+    with pytest.raises(UnreadableLedger, match="older copy"):
+        Ledger(place)
+
+
+def test_a_lost_log_is_noticed(place: Path, tmp_path: Path) -> None:
+    """A ledger whose process was killed has its last rows in the log: without it, rows are missing."""
+    ledger = Ledger(place)
+    ledger.reserve(event())
+    for name in ("budget.db", "budget.db-head"):  # as they are while the ledger is in use, and without the log
+        (tmp_path / "copy").mkdir(exist_ok=True)
+        shutil.copy(tmp_path / name, tmp_path / "copy" / name)
+    with pytest.raises(UnreadableLedger, match="older copy"):
+        Ledger(tmp_path / "copy" / "budget.db")
+    # With the log they are there again.
+    shutil.copy(tmp_path / "budget.db-wal", tmp_path / "copy" / "budget.db-wal")
+    assert len(Ledger(tmp_path / "copy" / "budget.db").history()) == 4
+
+
+def test_a_history_rewritten_in_use_is_noticed(place: Path) -> None:
+    """A process that has the ledger open refuses to go on with a history that is not the one it knows."""
+    ledger = Ledger(place)
+    change(place, "UPDATE history SET hash = 'x' WHERE sequence = 7")
+    with pytest.raises(UnreadableLedger, match="was rewritten while it was in use"):
+        ledger.reserve(event())
+    with pytest.raises(UnreadableLedger):
+        ledger.verify()
+
+
+def test_rows_cannot_be_changed_by_mistake(place: Path) -> None:
+    """Plain SQL that updates or deletes is refused by the file itself."""
+    with closing(sqlite3.connect(place)) as connection:
+        for statement in ("UPDATE history SET who = 'eve'", "DELETE FROM history"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(statement)
+
+
+def forge(place: Path, **columns: object) -> None:
+    """Append a row with the right hash: what a newer version, or a careful forger, may write."""
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        last = connection.execute("SELECT * FROM history ORDER BY sequence DESC LIMIT 1").fetchone()
+        row = Row(**{**dict(zip(COLUMNS, last, strict=False)), "sequence": last[0] + 1, **columns})  # type: ignore[arg-type]
+        digest = row_hash(last[-1], row)
+        marks = ", ".join("?" * (len(COLUMNS) + 1))
+        connection.execute(f"INSERT INTO history VALUES ({marks})", (*(getattr(row, n) for n in COLUMNS), digest))  # noqa: S608
+        connection.execute("UPDATE head SET sequence = ?, hash = ?", (row.sequence, digest))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"state": "refunded", "entry": 3},
+        {"state": "void", "entry": 1},  # published before
+        {"state": "published", "entry": 3},  # only reserved
+        {"state": "void", "entry": 77},
+        {"state": "reserved", "entry": 4, "spending": '{"mechanism": "new"}', "release_id": "0" * 32},
+        {"state": "reserved", "entry": 4, "spending": "[" * 100_000, "release_id": "0" * 32},
+        {"state": "reserved", "entry": 5},
+        {"latest": "1999"},
+    ],
+    ids=range(8),
+)
+def test_rows_that_say_what_is_unknown_are_refused(place: Path, columns: dict[str, object]) -> None:
+    """A row with a good hash and an unknown event, state or order is refused, not ignored."""
+    forge(place, **columns)
+    with pytest.raises(UnreadableLedger, match="does not know"):
+        Ledger(place)
+
+
+# ---- files that are no ledgers ----
+
+
+def _text(place: Path) -> None:
+    place.write_text("this is not a database, but it is long enough to look at" * 20)
+
+
+def _empty(place: Path) -> None:
+    place.write_bytes(b"")
+
+
+def _other(place: Path) -> None:
+    place.unlink()
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+
+
+def _newer(place: Path) -> None:
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+
+
+def _no_tables(place: Path) -> None:
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("DROP TABLE history")
+
+
+def _no_head(place: Path) -> None:
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("DELETE FROM head")
+        connection.commit()
+
+
+def _cut(place: Path) -> None:
+    place.write_bytes(place.read_bytes()[:9000])
+
+
+def _garbled(place: Path) -> None:
+    content = bytearray(place.read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    place.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_text, "damaged or foreign"),
+        (_empty, "is not a dptally ledger"),
+        (_other, "is not a dptally ledger"),
+        (_newer, "has format version 9, and this dptally reads version 1"),
+        (_no_tables, "its tables are not those of one"),
+        (_no_head, "rows are missing"),
+        (_cut, "damaged"),
+        (_garbled, "damaged"),
+    ],
+)
+def test_foreign_and_damaged_files(place: Path, damage: Callable[[Path], None], message: str) -> None:
+    """One sentence for each, and no traceback of SQLite."""
+    damage(place)
+    with pytest.raises(UnreadableLedger, match=message) as caught:
+        Ledger(place)
+    assert str(caught.value).endswith(".") and caught.value.__cause__ is None
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be written no ledger is made, and one that is there does not spend."""
+    import os
+
+    if os.geteuid() == 0:
+        real = os.open
+
+        def refuse(path: object, flags: int, *rest: object, **named: object) -> int:
+            if flags & os.O_CREAT:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, flags, *rest, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "open", refuse)
+    else:
+        tmp_path.chmod(0o500)
+    with pytest.raises(InvalidParameter, match="cannot be made: Permission denied"):
+        Ledger(tmp_path / "budget.db", epsilon=1, delta=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_head_file_that_cannot_be_written_stops_spending(place: Path) -> None:
+    """Without the note nothing goes on: the caller gets a sentence, and nothing is spent."""
+    head = place.with_name("budget.db-head")
+    head.unlink()
+    head.mkdir()
+    ledger = Ledger(place)
+    with pytest.raises(DptallyError, match=r"budget\.db-head cannot be written"):
+        ledger.reserve(event())
+    head.rmdir()
+    assert len(Ledger(place).history()) == 3
+
+
+def test_noise_in_the_head_file_is_no_reason_to_stop(place: Path) -> None:
+    """A note that was cut by a power failure is as good as none."""
+    place.with_name("budget.db-head").write_bytes(b"\x00\x00")
+    Ledger(place).reserve(event())
+    assert len(Ledger(place).history()) == 4
