@@ -10,6 +10,7 @@ The public names, loaded when first used so that importing the package stays che
   ranges; `load_ranges(path)` reads one back; `find_quantile` searches one quantile;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
+- `report.write(release, path)` makes a page about a release, to show to anyone;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
 
@@ -106,7 +107,17 @@ _HOMES = {
     "sanitize": "dptally.pipeline",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }
-_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness", "universes")
+_STAGES = (
+    "errors",
+    "estimates",
+    "exact",
+    "observation_models",
+    "plots",
+    "privacy",
+    "randomness",
+    "report",
+    "universes",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -45,7 +45,20 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     """The parser of the whole command line."""
-    from dptally.cli import example, federated, heavy_hitters, plan, plot, publish, quantile, read, sanitize, sketch
+    from dptally.cli import (
+        example,
+        explore,
+        federated,
+        heavy_hitters,
+        plan,
+        plot,
+        publish,
+        quantile,
+        read,
+        report,
+        sanitize,
+        sketch,
+    )
 
     parser = Parser(
         prog="dptally",
@@ -54,7 +67,20 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (publish, sanitize, sketch, heavy_hitters, quantile, federated, read, plot, plan, example):
+    for module in (
+        publish,
+        sanitize,
+        sketch,
+        heavy_hitters,
+        quantile,
+        federated,
+        read,
+        plot,
+        report,
+        explore,
+        plan,
+        example,
+    ):
         module.add_commands(commands)
     return parser
 
