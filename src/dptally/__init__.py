@@ -11,6 +11,7 @@ The public names, loaded when first used so that importing the package stays che
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
+- `report.write(release, path)` makes a page about a release, to show to anyone;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
 
@@ -116,7 +117,17 @@ _HOMES = {
     "sanitize": "dptally.pipeline",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }
-_STAGES = ("errors", "estimates", "exact", "observation_models", "plots", "privacy", "randomness", "universes")
+_STAGES = (
+    "errors",
+    "estimates",
+    "exact",
+    "observation_models",
+    "plots",
+    "privacy",
+    "randomness",
+    "report",
+    "universes",
+)
 
 
 def __getattr__(name: str) -> object:

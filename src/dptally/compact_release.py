@@ -170,6 +170,12 @@ class CompactRelease:
         """
         return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
 
+    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
+        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
+        from dptally.report import write
+
+        write(self, path, overwrite=overwrite, **options)
+
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""
         from dptally.compact_release_file import metadata

@@ -15,6 +15,7 @@ import numpy as np
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
 from dptally.estimates.subset_sums import Sum, estimate_sum
+from dptally.key_expressions import read_expression
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
@@ -186,7 +187,9 @@ class Release:
         import polars as pl
 
         try:
-            wanted = (pl.sql_expr(expression) if isinstance(expression, str) else expression).alias("__wanted")
+            wanted = (read_expression(name, expression) if isinstance(expression, str) else expression).alias(
+                "__wanted"
+            )
             try:
                 keys = pl.DataFrame(pl.from_arrow(self._rows.select(list(self.key))))
                 return keys.with_columns(wanted).get_column("__wanted"), False
@@ -316,6 +319,12 @@ class Release:
         from dptally.release_file import save
 
         save(self, Path(path), overwrite=overwrite)
+
+    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
+        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
+        from dptally.report import write
+
+        write(self, path, overwrite=overwrite, **options)
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""

@@ -47,6 +47,7 @@ def build_parser() -> Parser:
     """The parser of the whole command line."""
     from dptally.cli import (
         example,
+        explore,
         federated,
         heavy_hitters,
         ledger,
@@ -55,6 +56,7 @@ def build_parser() -> Parser:
         publish,
         quantile,
         read,
+        report,
         sanitize,
         sketch,
     )
@@ -71,7 +73,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (publish, sanitize, sketch, heavy_hitters, quantile, federated, ledger, read, plot, plan, example):
+    drawing = (publish, sanitize, sketch, heavy_hitters, quantile, federated, ledger)
+    for module in (*drawing, read, plot, report, explore, plan, example):
         module.add_commands(commands)
     about.add_commands(commands)
     add_explain(parser)

@@ -255,10 +255,10 @@ def _sum(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import describe, print_json, say
-    from dptally.release_file import load
+    from dptally.any_release import load_any
+    from dptally.cli.printing import print_json, say
 
-    release = load(arguments.release)
+    release = load_any(arguments.release)
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:
@@ -266,7 +266,8 @@ def _verify(arguments: argparse.Namespace) -> None:
 
         found["entry"] = Ledger(arguments.ledger).find(release.guarantee).number
     if arguments.json:
-        print_json({"verified": True, "certificate": describe(release)["certificate"], **found})
+        facts = release.describe()
+        print_json({"verified": True, "certificate": facts.get("plan", facts)["certificate"], **found})
         return
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")

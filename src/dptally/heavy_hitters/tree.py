@@ -223,6 +223,12 @@ class PrefixTree:
 
         save_tree(self, Path(path), overwrite=overwrite)
 
+    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
+        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
+        from dptally.report import write
+
+        write(self, path, overwrite=overwrite, **options)
+
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""
         from dptally.heavy_hitters.tree_file import metadata

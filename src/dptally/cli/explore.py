@@ -1,0 +1,98 @@
+"""The command ``explore``.
+
+JSON, printed when the page can be opened: `url` (with its token) and `port`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.parser import add_command, whole_number
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dptally.cli.parser import Commands
+    from dptally.release import Release
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``explore``."""
+    parser = add_command(
+        commands,
+        "explore",
+        _explore,
+        summary="a local page to try parameters and ask a release",
+        details=(
+            "Serve a page to this machine only: move epsilon, delta, sampling and keys per unit and see at once which\n"
+            "keys would appear with each mechanism; with a release, filter it and add it up. The address holds a\n"
+            "secret token that is new every time. No data is read, nothing is spent. Ctrl-C ends it."
+        ),
+        example="dptally explore release.parquet",
+    )
+    parser.add_argument("release", metavar="RELEASE", nargs="?", help="a file written by dptally publish -o")
+    parser.add_argument("--port", metavar="N", type=whole_number, default=0, help="to listen on (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+
+
+def _explore(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import print_json, say
+    from dptally.cli.signals import Stopped
+    from dptally.explore.server import ExploreServer
+
+    release = None if arguments.release is None else _table(arguments.release)
+    name = None if arguments.release is None else Path(arguments.release).name
+    with ExploreServer(release, port=arguments.port, name=name) as server:
+        if arguments.json:
+            print_json({"url": server.url, "port": server.server_port})
+        else:
+            print(f"Open {server.url}\nCtrl-C ends it.")  # not wrapped, so that the address can be copied
+        sys.stdout.flush()
+        with _browser(server.url) if not arguments.no_browser else contextlib.nullcontext():
+            try:
+                server.serve_forever(poll_interval=0.2)
+            except Stopped:
+                raise
+            except KeyboardInterrupt:  # how it is meant to end
+                if not arguments.json:
+                    say("\nStopped.")
+
+
+def _table(path: str) -> Release:
+    """Read a release that has a table."""
+    from dptally.any_release import load_any
+    from dptally.errors import InvalidParameter
+    from dptally.release import Release
+
+    found = load_any(path)
+    if not isinstance(found, Release):
+        raise InvalidParameter(f"{path} lists no keys, which explore needs; dptally report makes a page of it.")
+    return found
+
+
+@contextlib.contextmanager
+def _browser(url: str) -> Iterator[None]:
+    """Open the page in the reader's browser, where there is a screen.
+
+    The address is handed over in a file that only its owner can read: all users can see the arguments of a command.
+    """
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        yield
+        return
+    import tempfile
+    import webbrowser
+
+    with tempfile.TemporaryDirectory(prefix="dptally-") as folder:
+        place = Path(folder) / "open.html"
+        place.touch(mode=0o600)
+        place.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}"><title>dptally</title>')
+        with contextlib.suppress(webbrowser.Error):
+            webbrowser.open(place.as_uri())
+        yield

@@ -1,0 +1,76 @@
+"""The command ``report``.
+
+JSON: `report` (the path that was written), `bytes` (its size) and `charts` (paths; empty without ``--charts``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dptally.cli.parser import Commands
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``report``."""
+    parser = add_command(
+        commands,
+        "report",
+        _report,
+        summary="a page about a release, to show to anyone",
+        details=(
+            "Write one HTML page: what is promised in plain words, how it was checked, the most frequent keys with\n"
+            "bounds, what privacy hides, questions one can ask, how to cite. The page loads nothing, works without\n"
+            "scripts, and is made from nothing but the release, whose certificate is checked again first."
+        ),
+        example="dptally report release.parquet -o report.html --charts charts",
+    )
+    add_release(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write (.html)")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the names of the key columns)")
+    parser.add_argument("-n", metavar="N", type=whole_number, default=200, help="rows of the table (default: 200)")
+    parser.add_argument("--charts", metavar="DIR", help="also write the charts as SVG and PNG into this directory")
+    parser.add_argument(
+        "--chart-format",
+        choices=("svg", "png"),
+        action="append",
+        help="only this kind of chart file (default: both; PNG needs pip install 'dptally[plots]')",
+    )
+    add_confidence(parser)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from dptally.any_release import load_any
+    from dptally.cli.printing import print_json, say
+    from dptally.report.page import put_together
+    from dptally.report.writing import CHART_FORMATS, check_page, make_report, save_page, write_charts
+
+    place = Path(arguments.output)
+    check_page(place, overwrite=arguments.overwrite)
+    found = make_report(
+        load_any(arguments.release),
+        title=arguments.title,
+        n=arguments.n,
+        confidence="0.95" if arguments.confidence is None else arguments.confidence,
+        file=arguments.release,
+    )
+    charts: list[Path] = []
+    if arguments.charts is not None:
+        formats = tuple(arguments.chart_format or CHART_FORMATS)
+        charts = write_charts(found, arguments.charts, formats=formats, overwrite=arguments.overwrite)
+    text = put_together(found)
+    save_page(text, place, overwrite=arguments.overwrite)
+    if arguments.json:
+        print_json({"report": str(place), "bytes": place.stat().st_size, "charts": [str(chart) for chart in charts]})
+        return
+    say(f"Report written to {place}.")
+    if charts:
+        say(f"Charts: {', '.join(str(chart) for chart in charts)}")

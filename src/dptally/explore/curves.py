@@ -1,0 +1,183 @@
+"""Reporting curves of all mechanisms for given parameters, from their exact laws. No data is read."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_fraction
+from dptally.observation_models import SampleAndThreshold, Stability, WeightedSample
+from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.observation_models.shared_noise import SharedNoise
+from dptally.privacy.composition import share_between_keys
+from dptally.reporting_curves import ReportingCurve, reporting_curve
+
+__all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "read_settings"]
+
+_NUMBER = re.compile(r"(?:\d{1,12}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][+-]?\d{1,2})?|\d{1,12}/[1-9]\d{0,11}")
+_LIMITS = {
+    "epsilon": (Fraction(1, 200), Fraction(20)),
+    "delta": (Fraction(1, 10**18), Fraction(1, 10)),
+    "rate": (Fraction(1, 10_000), Fraction(1)),
+}
+_MOST_KEYS = 300
+_CAPACITY = 10_000
+_UNIVERSE = 1 << 32
+_FOR_SHORTFALL = Fraction(1, 20)  # of epsilon, as `publish` spends it
+_POINTS = 48
+_REMEMBERED = 2000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the sliders say.
+
+    Attributes:
+        epsilon: for the unit.
+        delta: for the unit.
+        rate: of ppswor sampling; 1 for none.
+        max_keys_per_unit: bound on what one unit touches.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    rate: Fraction
+    max_keys_per_unit: int
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism of the chart.
+
+    Attributes:
+        name: as `publish` takes it.
+        title: for people.
+        note: what to know about its curve.
+        law: makes its law.
+        slow: whether its curve takes long; then it is asked for last.
+    """
+
+    name: str
+    title: str
+    note: str
+    law: Callable[[Settings], Any]
+    slow: bool = False
+
+
+def _share(settings: Settings) -> tuple[Fraction, Fraction]:
+    return share_between_keys(settings.epsilon, settings.delta, settings.max_keys_per_unit)
+
+
+def _weighted_sample(settings: Settings) -> WeightedSample:
+    scheme = None if settings.rate == 1 else Ppswor(settings.rate)
+    return WeightedSample(*_share(settings), scheme)
+
+
+def _misra_gries(settings: Settings) -> SharedNoise | GaussianHistogram:
+    epsilon = settings.epsilon * (1 - _FOR_SHORTFALL)
+    if settings.max_keys_per_unit == 1:
+        return SharedNoise(epsilon, settings.delta, _CAPACITY)
+    return GaussianHistogram(epsilon, settings.delta, _CAPACITY)
+
+
+def _sparse(settings: Settings) -> HeaviestNoise:
+    epsilon = settings.epsilon / settings.max_keys_per_unit
+    return HeaviestNoise(epsilon, size=_UNIVERSE, keep=_CAPACITY, universe="ipv4")
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    made.name: made
+    for made in (
+        Mechanism(
+            "weighted_sample", "Weighted sample", "the optimum for one key per unit; can sample", _weighted_sample
+        ),
+        Mechanism("stability", "Stability", "noise and a threshold for each key", lambda of: Stability(*_share(of))),
+        Mechanism(
+            "gaussian",
+            "Gaussian",
+            "for units with many keys",
+            lambda of: GaussianHistogram(of.epsilon, of.delta, of.max_keys_per_unit),
+        ),
+        Mechanism(
+            "sample_and_threshold",
+            "Sample and threshold",
+            "for devices; at its own best rate",
+            lambda of: SampleAndThreshold(*_share(of)),
+        ),
+        Mechanism("misra_gries", "Misra-Gries", f"a sketch of {_CAPACITY:,} counters, by counter", _misra_gries),
+        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least", _sparse, slow=True),
+    )
+}
+
+
+def read_settings(facts: dict[str, Any]) -> Settings:
+    """Read and check what a page sent.
+
+    Raises:
+        InvalidParameter: for a number that is missing, none, or beyond what is shown here.
+    """
+    numbers = {name: _read(name, facts.get(name)) for name in _LIMITS}
+    keys = _read("max_keys_per_unit", facts.get("max_keys_per_unit"))
+    if keys.denominator != 1 or not 1 <= keys <= _MOST_KEYS:
+        raise InvalidParameter(f"max_keys_per_unit must be a whole number from 1 to {_MOST_KEYS}.")
+    for name, (low, high) in _LIMITS.items():
+        if not low <= numbers[name] <= high:
+            raise InvalidParameter(f"{name} must be from {float(low):g} to {float(high):g} on this page.")
+    return Settings(numbers["epsilon"], numbers["delta"], numbers["rate"], int(keys))
+
+
+def _read(name: str, given: object) -> Fraction:
+    """A number as text, in a form that cannot be huge."""
+    text = str(given).strip() if isinstance(given, str | int) and not isinstance(given, bool) else ""
+    if not _NUMBER.fullmatch(text):
+        raise InvalidParameter(f"{name} must be a number, such as 0.1 or 1e-6.")
+    return as_fraction(name, text)
+
+
+class CurveDesk:
+    """Computes curves and remembers them.
+
+    At most one curve of each mechanism is computed at a time. While a slow one runs, wishes for others of its kind
+    wait, and most have been overtaken by the time they get their turn.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, Settings], ReportingCurve] = OrderedDict()
+        self._turns = {name: threading.Lock() for name in MECHANISMS}
+
+    def curve(self, name: str, settings: Settings, proceed: Callable[[], None] | None = None) -> ReportingCurve:
+        """The reporting curve of a mechanism.
+
+        Args:
+            name: of the mechanism.
+            settings: its parameters.
+            proceed: may raise to stop a curve that nobody waits for any more.
+
+        Raises:
+            InvalidParameter: for a mechanism of another name, or parameters that it refuses.
+        """
+        made = MECHANISMS.get(name)
+        if made is None:
+            raise InvalidParameter("mechanism must be one of those on the page.")
+        place = name, settings
+        found = self._known.get(place)
+        if found is not None:
+            return found
+        with self._turns[name]:
+            if proceed is not None:
+                proceed()
+            found = self._known.get(place)
+            if found is None:
+                found = reporting_curve(made.law(settings), points=_POINTS, proceed=proceed)
+                self._known[place] = found
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+        return found

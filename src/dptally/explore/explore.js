@@ -1,0 +1,200 @@
+
+"use strict";
+(() => {
+  const token = new URLSearchParams(location.search).get("token") || "";
+  const visitor = crypto.randomUUID();
+  const by = (id) => document.getElementById(id);
+
+  const post = async (place, asked, signal) => {
+    const answer = await fetch(place, {
+      method: "POST",
+      headers: {"Content-Type": "application/json", "X-Dptally-Token": token},
+      body: JSON.stringify(asked),
+      signal,
+    });
+    const kind = answer.headers.get("Content-Type") || "";
+    const found = kind.startsWith("application/json") ? await answer.json() : {error: await answer.text()};
+    if (!answer.ok) throw new Error(found.error || "The server did not answer.");
+    return found;
+  };
+  const sentence = (error) => error instanceof TypeError ? "The server has stopped; start dptally explore again." : error.message;
+
+  // ---- parameters ----
+
+  const sliders = [...document.querySelectorAll(".slider")].map((box) => ({
+    name: box.dataset.name,
+    number: box.querySelector("input:not([type=range])"),
+    slider: box.querySelector("input[type=range]"),
+    whole: box.dataset.name === "max_keys_per_unit",
+  }));
+  const rounded = (one, exponent) => {
+    const number = 10 ** exponent;
+    if (one.whole) return String(Math.round(number));
+    return String(Number(number.toPrecision(2)));
+  };
+  const show = (one) => {
+    one.slider.setAttribute("aria-valuetext", one.number.value);
+  };
+  const fromNumber = (one) => {
+    const parts = one.number.value.split("/").map(Number);
+    const number = parts.length === 2 ? parts[0] / parts[1] : parts[0];
+    if (number > 0) one.slider.value = String(Math.log10(number));
+    show(one);
+  };
+  const settings = () => Object.fromEntries(sliders.map((one) => [one.name, one.number.value.trim()]));
+
+  // ---- curves ----
+
+  const rows = [...document.querySelectorAll("#mechanisms tbody tr")].map((row) => ({
+    row,
+    name: row.dataset.mechanism,
+    slow: row.dataset.slow === "yes",
+    kind: `curve curve-${row.dataset.curve}`,
+    box: row.querySelector("input"),
+    cells: [...row.querySelectorAll("td")],
+    found: null,
+  }));
+  const chart = by("curves");
+  const frame = {left: 44, right: 408, top: 30, bottom: 272};
+  const draw = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    if (text !== undefined) made.textContent = text;
+    chart.append(made);
+  };
+  const short = (number) => number >= 1e6 ? `${number / 1e6}M` : number >= 1e3 ? `${number / 1e3}k` : String(number);
+  const paint = () => {
+    chart.replaceChildren();
+    const shown = rows.filter((one) => one.found && one.box.checked);
+    const ends = shown.map((one) => (one.found.surely || one.found.likely || one.found.half || 100) * 1.4);
+    const starts = shown.map((one) => (one.found.points.find((point) => point[1] > 0.002) || [1])[0]);
+    const end = Math.max(10, ...ends);
+    const start = Math.max(1, Math.min(...starts, end / 20) * 0.7);
+    const x = (frequency) => frame.left + (frame.right - frame.left) *
+      Math.min(1, Math.max(0, Math.log(Math.max(frequency, start) / start) / Math.log(end / start)));
+    const y = (chance) => frame.bottom - (frame.bottom - frame.top) * chance;
+    for (const chance of [0, 0.25, 0.5, 0.75, 1]) {
+      draw("path", {class: chance ? "grid" : "axis", d: `M${frame.left} ${y(chance)}H${frame.right}`});
+      draw("text", {class: "tick", x: frame.left - 6, y: y(chance) + 4, "text-anchor": "end"}, `${100 * chance}%`);
+    }
+    const steps = end / start > 3000 ? [1] : end / start > 100 ? [1, 3] : end / start > 15 ? [1, 2, 5] : [1, 2, 3, 5, 7];
+    for (let power = 10 ** Math.floor(Math.log10(start)); power <= end; power *= 10) {
+      for (const step of steps) {
+        const tick = Math.round(step * power);
+        if (tick < start || tick > end || tick < 1) continue;
+        draw("path", {class: "axis", d: `M${x(tick)} ${frame.bottom}v5`});
+        draw("text", {class: "tick", x: x(tick), y: frame.bottom + 18, "text-anchor": "middle"}, short(tick));
+      }
+    }
+    draw("text", {class: "tick", x: (frame.left + frame.right) / 2, y: frame.bottom + 38, "text-anchor": "middle"},
+      "true frequency of a key (logarithmic)");
+    draw("text", {class: "tick", x: 4, y: 14}, "chance to appear");
+    for (const one of [...shown].reverse()) {
+      const points = one.found.points.filter((point) => point[0] >= start);
+      const first = one.found.points.filter((point) => point[0] < start).pop();
+      const path = [...(first ? [[start, first[1]]] : []), ...points, [end, points.length ? points[points.length - 1][1] : 0]];
+      draw("path", {class: one.kind, d: "M" + path.map((point) => `${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("L")});
+    }
+  };
+
+  let turn = 0;
+  let stop = new AbortController();
+  const fetchCurve = async (one, asked, signal) => {
+    try {
+      const found = await post("/api/curve", {...asked, mechanism: one.name, visitor, turn: asked.turn}, signal);
+      if (asked.turn !== turn || found.superseded) return;
+      one.found = found;
+      [found.half, found.likely, found.surely].forEach((frequency, place) => {
+        one.cells[place].textContent = frequency === null ? "–" : frequency.toLocaleString("en");
+      });
+    } catch (error) {
+      if (error.name === "AbortError" || asked.turn !== turn) return;
+      one.found = null;
+      one.cells.forEach((cell) => { cell.textContent = "–"; });
+      by("problem").textContent = sentence(error);
+    }
+    one.row.classList.remove("waiting");
+    paint();
+  };
+  const quoted = (text) => /^[\w.\/-]+$/.test(text) ? text : "?";
+  const refresh = async () => {
+    turn += 1;
+    stop.abort();
+    stop = new AbortController();
+    const asked = {...settings(), turn};
+    const signal = stop.signal;
+    by("problem").textContent = "";
+    by("command").textContent = `dptally plan --epsilon ${quoted(asked.epsilon)} --delta ${quoted(asked.delta)}` +
+      ` --max-keys-per-unit ${quoted(asked.max_keys_per_unit)}` +
+      (Number(asked.rate) === 1 ? "" : ` --sampling ppswor:${quoted(asked.rate)}`);
+    rows.forEach((one) => one.row.classList.add("waiting"));
+    const mine = turn;
+    const tell = () => {
+      if (mine !== turn) return;
+      const left = rows.filter((one) => one.row.classList.contains("waiting")).length;
+      by("progress").textContent = left ? `Computing ${left} more…` : "Exact, from the laws that would be drawn from.";
+    };
+    tell();
+    await Promise.all(rows.filter((one) => !one.slow).map((one) => fetchCurve(one, asked, signal).then(tell)));
+    await Promise.all(rows.filter((one) => one.slow).map((one) => fetchCurve(one, asked, signal).then(tell)));
+  };
+  let later = 0;
+  const soon = () => { clearTimeout(later); later = setTimeout(refresh, 150); };
+  for (const one of sliders) {
+    one.slider.addEventListener("input", () => { one.number.value = rounded(one, Number(one.slider.value)); show(one); soon(); });
+    one.number.addEventListener("input", () => { fromNumber(one); soon(); });
+    fromNumber(one);
+  }
+  by("settings").addEventListener("submit", (event) => { event.preventDefault(); refresh(); });
+  rows.forEach((one) => one.box.addEventListener("change", paint));
+  paint();
+  refresh();
+
+  // ---- the release ----
+
+  const form = by("ask");
+  if (!form) return;
+  let page = 0;
+  let asks = 0;
+  const number = (value) => Math.round(value).toLocaleString("en");
+  const ask = async () => {
+    asks += 1;
+    const mine = asks;
+    by("question-problem").textContent = "";
+    by("where").removeAttribute("aria-invalid");
+    try {
+      const found = await post("/api/ask", {where: by("where").value, of: by("of").value, page});
+      if (mine !== asks) return;
+      const sum = found.sum;
+      by("answer").textContent = `About ${number(sum.estimate)} ${by("of").selectedOptions[0].textContent}` +
+        ` from ${sum.keys.toLocaleString("en")} released ${sum.keys === 1 ? "key" : "keys"}` +
+        (sum.lower === null ? "" : `; at least ${number(sum.lower)} (97.5 % sure)`) + ".";
+      const body = by("rows").tBodies[0];
+      const words = [...by("rows").tHead.rows[0].cells].map((cell) => cell.className);
+      body.replaceChildren(...found.rows.map((cells) => {
+        const row = document.createElement("tr");
+        cells.forEach((text, place) => {
+          const cell = row.insertCell();
+          cell.className = words[place];
+          const part = document.createElement("bdi");
+          part.textContent = text;
+          cell.append(part);
+        });
+        return row;
+      }));
+      page = found.page;
+      by("previous").disabled = page === 0;
+      by("next").disabled = page + 1 >= found.pages;
+      by("where-we-are").textContent = `Page ${page + 1} of ${found.pages.toLocaleString("en")}, ${found.found.toLocaleString("en")} keys`;
+    } catch (error) {
+      if (mine !== asks) return;
+      by("question-problem").textContent = sentence(error);
+      by("where").setAttribute("aria-invalid", "true");
+      by("answer").textContent = "";
+    }
+  };
+  form.addEventListener("submit", (event) => { event.preventDefault(); page = 0; ask(); });
+  by("previous").addEventListener("click", () => { page -= 1; ask(); });
+  by("next").addEventListener("click", () => { page += 1; ask(); });
+  ask();
+})();

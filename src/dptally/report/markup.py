@@ -1,0 +1,61 @@
+"""HTML and SVG put together so that text can never become markup: whatever is not `Markup` is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+__all__ = ["Child", "Markup", "join", "tag"]
+
+_VOID = frozenset({"br", "hr", "input", "link", "meta", "wbr"})
+
+
+class Markup(str):
+    """Text that is markup already. Made by `tag` and `join`; anything else is escaped."""
+
+    __slots__ = ()
+
+
+Child = str | Iterable["Child"] | None
+
+
+def join(*children: Child) -> Markup:
+    """Children one after the other: markup as it is, text escaped, None left out.
+
+    >>> join("a < b", tag("b", "&"))
+    'a &lt; b<b>&amp;</b>'
+    """
+    parts: list[str] = []
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, Markup):
+            parts.append(child)
+        elif isinstance(child, str):
+            parts.append(html.escape(child, quote=True))
+        else:
+            parts.append(join(*child))
+    return Markup("".join(parts))
+
+
+def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Markup:
+    """An element.
+
+    Args:
+        name: of the element; ours, never somebody's text.
+        children: text or markup.
+        attributes: a trailing underscore is dropped (`class_`), others become hyphens; True stands for an attribute
+            without a value; None and False leave it out.
+
+    >>> tag("a", "x", class_="k", aria_label='say "x"')
+    '<a class="k" aria-label="say &quot;x&quot;">x</a>'
+    """
+    written = ""
+    for given, setting in attributes.items():
+        if setting is None or setting is False:
+            continue
+        attribute = given.rstrip("_").replace("_", "-")
+        written += f" {attribute}" if setting is True else f' {attribute}="{html.escape(str(setting), quote=True)}"'
+    if name in _VOID:
+        return Markup(f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{join(*children)}</{name}>")

@@ -1,0 +1,80 @@
+"""The report of a compact release, which answers any key of a universe and lists none."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dptally.report.charts import error_chart
+from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.markup import Child, join
+from dptally.report.words import (
+    certificate_section,
+    citation_section,
+    guarantee_section,
+    guarantee_tiles,
+    percent,
+    shell_word,
+    warning,
+)
+
+if TYPE_CHECKING:
+    from dptally.compact_release import CompactRelease
+
+__all__ = ["report_of_compact"]
+
+_SURE = tuple(Fraction(*pair) for pair in ((1, 2), (8, 10), (9, 10), (95, 100), (99, 100), (999, 1000), (9999, 10000)))
+
+
+def report_of_compact(
+    release: CompactRelease, *, title: str | None, file_name: str | None, fingerprint: str | None
+) -> Report:
+    """Everything a page says about a compact release; see `dptally.report.write`."""
+    universe = release.universe
+    size = f"{universe.size:,}" if universe.size < 10**12 else f"{float(universe.size):.3g}"
+    heading = title or f"Counts of all keys of {universe.name}"
+    errors = [(release.error(1 - sure), float(sure)) for sure in _SURE]
+    steps = [(release.error(1 - Fraction(part, 40)), part / 40) for part in range(1, 40)]
+    chart = error_chart(sorted({*steps, *errors}))
+    rows: list[list[Child]] = [[f"{100 * sure:.6g} %", f"{error:,}"] for error, sure in errors]
+    file = shell_word(file_name or "FILE")
+    sections = (
+        guarantee_section(release.guarantee),
+        Section(
+            "errors",
+            "How good values are",
+            join(
+                paragraph(
+                    "This release lists no keys. Every key of the universe has a value, whether anybody has it or not, "
+                    "and whoever holds the file can ask for any of them; asking costs no privacy."
+                ),
+                figure(chart),
+                number_table("Distance of one key's value from its count", ["Sure", "At most"], rows, words=0),
+            ),
+        ),
+        Section(
+            "questions",
+            "Questions one can ask",
+            join(
+                paragraph("How frequent are these keys? Bounds hold for keys chosen without looking at the release."),
+                command(f"dptally count {file} KEY"),
+                facts(
+                    [
+                        ("Keys of the universe", size),
+                        ("Capacity", f"{release.capacity:,} keys"),
+                        ("Largest count", f"{release.law.largest_count:,}"),
+                        ("Size of the release", f"{release.capacity + 1:,} numbers of {release.law.exponent} bits"),
+                    ]
+                ),
+            ),
+        ),
+        certificate_section(release.certificate, file_name),
+        citation_section(release.guarantee, release.certificate, heading, fingerprint),
+    )
+    tiles = (
+        Tile(size, "keys have a value"),
+        *guarantee_tiles(release.guarantee),
+        Tile(f"{release.error('0.05'):,}", f"largest distance of a value from its count, {percent(0.95)} sure"),
+    )
+    summary = "Counts of every key of a public universe under differential privacy, in one small file."
+    return Report(heading, summary, warning(release.guarantee), tiles, sections, (chart,))

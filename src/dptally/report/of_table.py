@@ -1,0 +1,302 @@
+"""The report of a release that lists keys."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from dptally.estimates.frequencies import as_confidence
+from dptally.labels import key_label
+from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.report.charts import Bar, bar_chart, chance_chart, rank_chart
+from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
+from dptally.report.markup import Child, Markup, join, tag
+from dptally.report.words import (
+    certificate_section,
+    citation_section,
+    guarantee_section,
+    guarantee_tiles,
+    percent,
+    shell_word,
+    warning,
+)
+from dptally.reporting_curves import ReportingCurve, reporting_curve
+
+if TYPE_CHECKING:
+    from dptally.estimates.subset_sums import Sum
+    from dptally.release import Release
+    from dptally.report.drawing import Chart
+
+__all__ = ["report_of_table"]
+
+_BARS = 12
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_LONGEST = 120
+_EXAMPLE_FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)
+
+
+def report_of_table(
+    release: Release,
+    *,
+    title: str | None,
+    n: int,
+    confidence: object,
+    file_name: str | None,
+    fingerprint: str | None,
+) -> Report:
+    """Everything a page says about a table of keys; see `dptally.report.write`."""
+    level = as_confidence(confidence)
+    names = " and ".join(key_label(name, longest=40) for name in release.key)
+    heading = title or f"Release by {names}"
+    curve = reporting_curve(release.law)
+    charts: list[Chart] = []
+    sections = [guarantee_section(release.guarantee), _keys_section(release, n, percent(float(level)), level, charts)]
+    if release.law.values and len(release):
+        sections.append(_frequencies_section(release, curve, level, charts))
+    sections.append(_chance_section(release, curve, charts))
+    sections.append(_questions_section(release, level, file_name, hides=curve.hides))
+    sections.append(certificate_section(release.certificate, file_name))
+    sections.append(citation_section(release.guarantee, release.certificate, heading, fingerprint))
+    tiles: tuple[Tile, ...] = (Tile(f"{len(release):,}", "released key" if len(release) == 1 else "released keys"),)
+    tiles += guarantee_tiles(release.guarantee)
+    if curve.hides and curve.likely:
+        tiles += (Tile(f"{curve.likely:,}", "frequency from which 95 % of keys appear"),)
+    return Report(heading, _summary(release), warning(release.guarantee), tiles, tuple(sections), tuple(charts))
+
+
+def _summary(release: Release) -> str:
+    promise = release.guarantee
+    unit = "row" if promise.unit is None else key_label(promise.unit, longest=40)
+    what = "Keys and counts" if release.law.values else "Keys, without counts,"
+    if not promise.private:
+        return f"{what} drawn from a seed, for tests."
+    keys = promise.max_keys_per_unit
+    each = f"each {unit} counts for at most {keys:,} {'key' if keys == 1 else 'keys'}" if keys else f"by {unit}"
+    return f"{what} under differential privacy; {each}. Mechanism: {promise.mechanism.replace('_', ' ')}."
+
+
+def _label(part: object) -> Markup:
+    """A part of a key: escaped, and kept apart from the direction of the text around it."""
+    return tag("bdi", _text(part, _LONGEST))
+
+
+def _text(part: object, longest: int) -> str:
+    return key_label(part, longest=longest) or "(empty)"
+
+
+def _cell(amount: object) -> Child:
+    return "–" if amount is None else f"{amount:,}"
+
+
+def _keys_section(release: Release, n: int, sure: str, level: object, charts: list[Chart]) -> Section:
+    """The most frequent keys: a chart, and a table."""
+    title = "Most frequent keys" if release.law.values else "Released keys"
+    if not len(release):
+        body = paragraph(
+            "No key was released: none of those in the data was frequent enough to appear. That alone says little: "
+            "see below which frequencies would have appeared with which chance."
+        )
+        return Section("keys", title, body)
+    top = release.top(n, confidence=level)
+    keys = len(release.key)
+    parts: list[Markup] = []
+    if release.law.values:
+        bars = [
+            Bar(
+                " · ".join(_text(part, 40) for part in row[:keys]),
+                *(float(amount) for amount in row[keys + 1 : keys + 4]),
+            )
+            for row in top.head(_BARS).iter_rows()
+        ]
+        charts.append(bar_chart(bars, sure))
+        parts.append(figure(charts[-1]))
+        columns = [
+            "Rank",
+            *(key_label(name, longest=40) for name in release.key),
+            "Estimate",
+            "At least",
+            "At most",
+            "Drawn value",
+        ]
+        rows: list[list[Child]] = [
+            [
+                f"{place:,}",
+                *(_label(part) for part in row[:keys]),
+                tag("strong", _cell(row[keys + 1])),
+                _cell(row[keys + 2]),
+                _cell(row[keys + 3]),
+                _cell(row[keys]),
+            ]
+            for place, row in enumerate(top.iter_rows(), start=1)
+        ]
+        kinds = ["rank", *[None] * (keys + 3), "extra"]
+        words = keys + 1
+    else:
+        columns = [key_label(name, longest=40) for name in release.key]
+        rows = [[_label(part) for part in row[:keys]] for row in top.iter_rows()]
+        kinds, words = [], keys
+    shown = f"all {len(top):,} of them" if len(top) == len(release) else f"the first {len(top):,} of {len(release):,}"
+    order = "most frequent first" if release.law.values else "in order of keys"
+    bounds = f", with bounds at {sure} confidence for each key" if release.law.values else ""
+    caption = f"Released keys, {order}: {shown}{bounds}."
+    parts.append(listed(*_reading(release)))
+    parts.append(
+        number_table(caption, columns, rows, words=words, name="key-table", kinds=kinds, label="Table of released keys")
+    )
+    return Section("keys", title, join(parts))
+
+
+def _reading(release: Release) -> list[Child]:
+    """How the numbers of the table are to be read."""
+    if not release.law.values:
+        return ["Counts were not released: of a key that is listed it is known that it occurs, and no more."]
+    law = release.law
+    notes: list[Child] = [
+        "The estimate is the frequency that makes the drawn value most likely. A frequency is the number of units that "
+        "count for the key, not of rows."
+        if release.guarantee.unit is not None
+        else "The estimate is the frequency that makes the drawn value most likely."
+    ]
+    if isinstance(law, HeaviestNoise):
+        notes.append(
+            f"A sparse release may list keys that nobody has. From value {law.real_from:,} on all listed keys are real "
+            "(95 % sure); below, the estimate is 0."
+        )
+    elif isinstance(law, ClampedNoise):
+        notes.append("Every key of the public list has a value, also those that nobody has; noise is part of it.")
+    else:
+        notes.append("A key that is not listed may still occur; see what chance it had to appear.")
+    if release.guarantee.sketch_capacity is not None:
+        notes.append(f"Counts were kept in a sketch of bounded memory. {release.sketch_error()}")
+    return notes
+
+
+def _frequencies_section(release: Release, curve: ReportingCurve, level: object, charts: list[Chart]) -> Section:
+    """All released frequencies, over what privacy hides."""
+    import numpy as np
+
+    table = release.table(confidence=level)
+    columns = [table.get_column(name).to_numpy() for name in ("estimate", "lower", "upper")]
+    order = np.argsort(-columns[0], kind="stable")
+    rows = list(zip(*(column[order].astype(float).tolist() for column in columns), strict=True))
+    charts.append(rank_chart(rows, curve))
+    middle = sorted(columns[0].tolist())[(len(rows) - 1) // 2]
+    parts = [
+        figure(charts[-1]),
+        facts(
+            [
+                ("Released keys", f"{len(rows):,}"),
+                ("Largest estimate", f"{int(columns[0].max()):,}"),
+                ("Middle estimate", f"{int(middle):,}"),
+                ("Smallest estimate", f"{int(columns[0].min()):,}"),
+            ]
+        ),
+    ]
+    return Section("frequencies", "How frequent keys are", join(parts))
+
+
+def _chance_section(release: Release, curve: ReportingCurve, charts: list[Chart]) -> Section:
+    """What chance a key had to appear."""
+    title = "What chance a key had to appear"
+    if not curve.hides:
+        text = "All keys of the public list are released, whatever their frequency: each had a chance of 100 %."
+        return Section("chance", title, paragraph(text))
+    of = "a counter" if release.guarantee.sketch_capacity is not None else "a key"
+    charts.append(chance_chart(curve, of=of, sampled=release.law.scheme is not None))
+    last = curve.points[-1][0]
+    wanted = sorted({frequency for frequency in _EXAMPLE_FREQUENCIES if frequency <= last} | {curve.half or 1, last})
+    at_least = "at least " if curve.at_least else ""
+    rows: list[list[Child]] = [
+        [f"{frequency:,}", f"{at_least}{_chance(float(release.law.reporting_probability(frequency)))}"]
+        for frequency in wanted
+    ]
+    table = number_table("Chance to appear, by true frequency", ["Frequency", "Chance"], rows, words=0)
+    notes = []
+    if curve.at_least:
+        notes.append(paragraph("How likely a key appears depends on the other keys; these are lower bounds."))
+    if release.guarantee.sketch_capacity is not None:
+        notes.append(
+            paragraph("The chance is that of a counter of the sketch, which may be smaller than the key's frequency.")
+        )
+    return Section("chance", title, join(figure(charts[-1]), table, notes))
+
+
+def _chance(chance: float) -> str:
+    """A chance that never looks like 0 or 1 unless it is."""
+    if chance in (0.0, 1.0):
+        return f"{100 * chance:.0f} %"
+    if chance > 0.9999:
+        return "over 99.99 %"
+    return f"{100 * chance:.3g} %" if chance >= 1e-4 else f"{chance:.1e}"
+
+
+def _questions_section(release: Release, level: object, file_name: str | None, *, hides: bool) -> Section:
+    """Examples of questions, with their answers and commands."""
+    file = shell_word(file_name or "FILE")
+    parts: list[Markup] = [
+        paragraph(
+            "The release answers more than it lists. Each answer comes with bounds, and asking costs no privacy. "
+            "Bounds hold for questions that were not chosen by looking at the answers."
+        )
+    ]
+    # Without counts the sum that makes sense is how many keys there are.
+    of, option = ("count", "") if release.law.values else ("keys", " --of keys")
+    noun = "counts" if release.law.values else "different keys"
+    asked: list[tuple[str, str | None]] = [(f"How many {noun} are there in all?", None)]
+    example = _example_condition(release)
+    if example is not None:
+        asked.append((f"And among {example[0]}?", example[1]))
+    for words, condition in asked:
+        where = "" if condition is None else f" --where {shell_word(condition)}"
+        answer = release.sum(condition, of, confidence=level)
+        parts.append(_question(words, answer, f"dptally sum {file}{where}{option}", len(release), hides=hides))
+    if release.law.values:
+        parts.append(tag("h3", "Which keys are the most frequent?"))
+        parts.append(command(f"dptally top {file} -n 20"))
+    if len(release.key) == 1:
+        parts.append(tag("h3", "How frequent is one key?"))
+        parts.append(command(f"dptally count {file} KEY"))
+    return Section("questions", "Questions one can ask", join(parts))
+
+
+def _question(asked: str, answer: Sum, line: str, released: int, *, hides: bool) -> Markup:
+    ways = percent((1 + answer.confidence) / 2)
+    bounds: list[Child] = []
+    if math.isfinite(answer.lower):
+        bounds.append(f"at least {answer.lower:,.0f} ({ways} sure)")
+    if math.isfinite(answer.upper) and answer.keys:
+        bounds.append(f"the released keys carry at most {answer.upper - answer.unreleased:,.0f} ({ways} sure)")
+    words: list[Child] = [
+        "About ",
+        tag("strong", f"{answer.estimate:,.0f}"),
+        f", from {answer.keys:,} of {released:,} released keys",
+    ]
+    if bounds:
+        words.append("; ")
+        words.append("; ".join(str(bound) for bound in bounds))
+    hidden = ". What keys that were not released add to it is not bounded by anything." if released and hides else "."
+    return join(tag("h3", asked), paragraph(words, hidden), command(line))
+
+
+def _example_condition(release: Release) -> tuple[str, str] | None:
+    """A condition on the first key column: a first letter, or numbers from the middle one on."""
+    import polars as pl
+
+    if not len(release):
+        return None
+    name = release.key[0]
+    column = release.table().get_column(name).drop_nulls()
+    quoted = name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+    if column.dtype == pl.String:
+        initials = column.str.slice(0, 1).unique().sort().to_list()
+        plain = [letter for letter in initials if letter.isascii() and letter.isalpha()]
+        if not plain:
+            return None
+        letter = "a" if "a" in plain else plain[0]
+        return f"keys that begin with “{letter}”", f"{quoted} LIKE '{letter}%'"
+    if column.dtype.is_integer() and len(column):
+        middle = int(column.sort()[len(column) // 2])
+        return f"keys from {middle:,} on", f"{quoted} >= {middle}"
+    return None

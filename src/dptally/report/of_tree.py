@@ -1,0 +1,128 @@
+"""The report of a tree of prefixes."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from dptally.estimates.frequencies import as_confidence
+from dptally.labels import key_label
+from dptally.report.charts import Bar, bar_chart, chance_chart
+from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.markup import Child, Markup, join, tag
+from dptally.report.words import (
+    certificate_section,
+    citation_section,
+    guarantee_section,
+    guarantee_tiles,
+    percent,
+    shell_word,
+    warning,
+)
+from dptally.reporting_curves import reporting_curve
+
+if TYPE_CHECKING:
+    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.report.drawing import Chart
+
+__all__ = ["report_of_tree"]
+
+_BARS, _LINES, _LONGEST = 12, 300, 120
+
+
+def report_of_tree(
+    tree: PrefixTree, *, title: str | None, n: int, confidence: object, file_name: str | None, fingerprint: str | None
+) -> Report:
+    """Everything a page says about a tree of prefixes; see `dptally.report.write`."""
+    level = as_confidence(confidence)
+    heading = title or "Frequent strings, by their prefixes"
+    law = tree.plan.observation_model
+    curve = reporting_curve(law)
+    charts: list[Chart] = []
+    sections = [
+        guarantee_section(tree.guarantee),
+        _values(tree, n, level, charts),
+        _drawing(tree),
+    ]
+    charts.append(chance_chart(curve, of="a prefix"))
+    words = (
+        f"In every round each unit's vote is kept with chance {float(law.rate):.3g}, and a prefix appears if at least "
+        f"{law.threshold:,} votes were kept. A string is found only if all its prefixes are."
+    )
+    sections.append(Section("chance", "What chance a prefix had to appear", join(paragraph(words), figure(charts[-1]))))
+    program = f"from dptally.any_release import load_any; print(load_any({file_name or 'FILE'!r}).top(20))"
+    sections += [
+        Section(
+            "questions",
+            "Questions one can ask",
+            join(
+                paragraph("Which strings and prefixes are the most frequent? Asking costs no privacy."),
+                command(f"python -c {shell_word(program)}"),
+                facts(
+                    [
+                        ("Levels", ", ".join(str(length) for length in tree.plan.lengths) + " symbols"),
+                        ("Rounds", f"{tree.plan.rounds:,}"),
+                        ("Votes kept", f"{100 * float(law.rate):.3g} %"),
+                        ("Threshold", f"{law.threshold:,} votes"),
+                    ]
+                ),
+            ),
+        ),
+        certificate_section(tree.certificate, file_name),
+        citation_section(tree.guarantee, tree.certificate, heading, fingerprint),
+    ]
+    tiles: tuple[Tile, ...] = (Tile(f"{len(tree):,}", "released prefix" if len(tree) == 1 else "released prefixes"),)
+    tiles += guarantee_tiles(tree.guarantee)
+    if curve.likely:
+        tiles += (Tile(f"{curve.likely:,}", "frequency from which 95 % of prefixes appear, in one round"),)
+    summary = "Frequent strings, found level by level over their prefixes, under differential privacy."
+    return Report(heading, summary, warning(tree.guarantee), tiles, tuple(sections), tuple(charts))
+
+
+def _values(tree: PrefixTree, n: int, level: object, charts: list[Chart]) -> Section:
+    """Whole values, and prefixes of the last length, most frequent first."""
+    title = "Most frequent strings"
+    top = tree.top(n, confidence=level)
+    if not len(top):
+        return Section("keys", title, paragraph("No whole string was frequent enough to be found."))
+    parts: list[Markup] = []
+    known = [row for row in top.iter_rows(named=True) if row["lower"] is not None]
+    bars = [
+        Bar(_name(row["prefix"], row["whole"], 40), float(row["estimate"]), float(row["lower"]), float(row["upper"]))
+        for row in known[:_BARS]
+    ]
+    sure = percent(float(as_confidence(level)))
+    if bars:
+        charts.append(bar_chart(bars, sure))
+        parts.append(figure(charts[-1]))
+    rows: list[list[Child]] = [
+        [
+            f"{place:,}",
+            tag("bdi", _name(row["prefix"], row["whole"], _LONGEST)),
+            tag("strong", f"{row['estimate']:,}"),
+            *("–" if row[bound] is None else f"{row[bound]:,}" for bound in ("lower", "upper")),
+        ]
+        for place, row in enumerate(top.iter_rows(named=True), start=1)
+    ]
+    caption = f"Strings, most frequent first, with bounds at {sure} confidence for each. An ellipsis marks a prefix."
+    columns = ["Rank", "String", "Estimate", "At least", "At most"]
+    parts.append(
+        number_table(caption, columns, rows, words=2, name="key-table", kinds=["rank"], label="Table of strings")
+    )
+    return Section("keys", title, join(parts))
+
+
+def _name(prefix: str, whole: bool, longest: int) -> str:
+    label = key_label(prefix, longest=longest) or "(empty)"
+    return label if whole else f"{label}…"
+
+
+def _drawing(tree: PrefixTree) -> Section:
+    """The tree as lines of text."""
+    lines = list(islice(tree.lines(), _LINES))
+    rest = len(tree) - len(lines)
+    if not lines:
+        return Section("tree", "The tree", paragraph("No prefix was frequent enough to appear."))
+    text = "\n".join([*lines, *([f"… and {rest:,} more"] if rest > 0 else [])])
+    body = tag("pre", text, class_="tree", tabindex=0, role="region", aria_label="The tree of prefixes")
+    return Section("tree", "The tree", join(paragraph("Prefixes with estimated frequencies."), body))

@@ -1,0 +1,108 @@
+"""One HTML page that holds all it needs and loads nothing.
+
+The page states in its own Content-Security-Policy that nothing may be loaded and no script may run but the one inside,
+named by its hash; so even if a key could become markup, which `dptally.report.markup` prevents, it could do nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from string import Template
+
+import dptally
+from dptally.report.colours import chart_style, variables
+from dptally.report.contents import Report, Section
+from dptally.report.markup import Markup, join, tag
+
+__all__ = ["ICON", "hashed", "page_style", "put_together"]
+
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M2 14V9h3v5zm4.5 0V5h3v9zM11 14V2h3v12z' fill='%230f766e'/%3E%3C/svg%3E"
+)
+_PAGE = Template(
+    """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="robots" content="noindex">
+<meta name="generator" content="dptally $version">
+<title>$title</title>
+<link rel="icon" href="$icon">
+<style>$style</style>
+</head>
+<body>
+$body
+<script>$script</script>
+</body>
+</html>
+"""
+)
+
+
+def put_together(report: Report) -> str:
+    """The page of a report."""
+    style, script = page_style("page.css"), _own("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{hashed(style)}'; script-src '{hashed(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _PAGE.substitute(
+        policy=policy,
+        version=join(dptally.__version__),
+        title=join(report.title),
+        icon=join(ICON),
+        style=style,
+        body=_body(report),
+        script=script,
+    )
+
+
+def page_style(name: str, folder: str = "dptally.report") -> str:
+    """The style of a page: colours, charts, and the sheet of this name."""
+    return variables() + chart_style(None) + files(folder).joinpath(name).read_text(encoding="utf-8")
+
+
+def hashed(content: str) -> str:
+    """The name of inline content in a Content-Security-Policy."""
+    digest = hashlib.sha256(content.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _own(name: str) -> str:
+    return files("dptally.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _body(report: Report) -> Markup:
+    tiles = [tag("li", tag("b", tile.number), tag("span", tile.words)) for tile in report.tiles]
+    contents = [tag("li", tag("a", section.title, href=f"#{section.name}")) for section in report.sections]
+    return join(
+        tag("a", "Skip to the content", href="#content", class_="skip"),
+        tag(
+            "header",
+            tag("h1", report.title),
+            tag("p", report.summary, class_="summary"),
+            None if report.warning is None else tag("p", report.warning, class_="warning", role="alert"),
+            tag("ul", tiles, class_="tiles"),
+        ),
+        tag("nav", tag("ul", contents), aria_label="Sections"),
+        tag("main", [_section(section) for section in report.sections], id="content", tabindex=-1),
+        tag(
+            "footer",
+            tag(
+                "p",
+                f"Made by dptally {dptally.__version__} from nothing but the release. This page loads nothing and "
+                "sends nothing.",
+            ),
+        ),
+    )
+
+
+def _section(section: Section) -> Markup:
+    heading = f"{section.name}-title"
+    return tag("section", tag("h2", section.title, id=heading), section.body, id=section.name, aria_labelledby=heading)

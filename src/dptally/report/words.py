@@ -1,0 +1,207 @@
+"""What is promised, in words for people who have never heard of differential privacy, and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dptally.labels import key_label
+from dptally.privacy.certifier import Certificate
+from dptally.report.contents import Section, Tile, command, facts, listed, paragraph
+from dptally.report.markup import Markup, join, tag
+
+if TYPE_CHECKING:
+    from dptally.privacy import Guarantee
+    from dptally.privacy.compact_judge import CompactCertificate
+
+__all__ = [
+    "certificate_section",
+    "citation_section",
+    "guarantee_section",
+    "guarantee_tiles",
+    "number",
+    "percent",
+    "shell_word",
+    "warning",
+]
+
+_LONGEST_NAME = 60
+_WELL, _WEAKLY = 0.75, 0.95  # chances of a right guess, up to which the promise is called good, or limited
+_SOURCES = {
+    "CGSS21": "E. Cohen, O. Geri, T. Sarlós, U. Stemmer: Differentially Private Weighted Sampling. AISTATS 2021.",
+    "LT25": (
+        "C. J. Lebeda, J. Tětek: Better Differentially Private Approximate Histograms and Heavy Hitters using the "
+        "Misra-Gries Sketch. 2025."
+    ),
+    "BV19": "V. Balcer, S. Vadhan: Differential Privacy on Finite Computers. J. Privacy and Confidentiality, 2019.",
+    "BC22": (
+        "A. Bharadwaj, G. Cormode: Sample-and-threshold differential privacy: Histograms and applications. "
+        "AISTATS 2022."
+    ),
+    "WKZK24": (
+        "A. Wilkins, D. Kifer, D. Zhang, B. Karrer: Exact Privacy Analysis of the Gaussian Sparse Histogram "
+        "Mechanism. 2024."
+    ),
+    "KOV15": "P. Kairouz, S. Oh, P. Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.",
+}
+_CITED = {
+    "weighted_sample": ("CGSS21",),
+    "sanitized_sample": ("CGSS21",),
+    "stability": ("BV19",),
+    "gaussian": ("WKZK24", "LT25"),
+    "sample_and_threshold": ("BC22",),
+    "trie_heavy_hitters": ("BC22",),
+    "misra_gries": ("LT25",),
+    "strict_sparse": ("BV19",),
+    "dense": ("BV19",),
+    "sparse": ("BV19",),
+    "compact": ("BV19",),
+}
+
+
+def number(amount: float) -> str:
+    """A number in words and tiles: short, and exact where short numbers are.
+
+    >>> number(1e-6), number(0.1), number(12345)
+    ('1e-6', '0.1', '12,345')
+    """
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.6g}".replace("e-0", "e-")
+
+
+def percent(share: float, *, up: bool = False) -> str:
+    """A share in percent; rounded up, where it is an upper bound that must not look smaller than it is."""
+    found = 100 * share
+    return f"{math.ceil(10 * found - 1e-9) / 10:.1f} %" if up else f"{found:.6g} %"
+
+
+def warning(guarantee: Guarantee) -> str | None:
+    """What must be said first of a release that promises nothing."""
+    return None if guarantee.private else str(guarantee)
+
+
+def guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
+    """Epsilon and delta."""
+    if not guarantee.private:
+        return (Tile("none", "is the guarantee"),)
+    return (
+        Tile(number(float(guarantee.epsilon)), "epsilon: what one unit can change"),
+        Tile(number(float(guarantee.delta)), "delta: chance of an exception" if guarantee.delta else "delta"),
+    )
+
+
+def guarantee_section(guarantee: Guarantee) -> Section:
+    """What is promised, first in plain words, then in the words of the definition."""
+    if not guarantee.private:
+        body = paragraph("Nothing is promised. The draw was seeded, so that it can be repeated, for a test.")
+        return Section("guarantee", "What is promised", body)
+    unit = "row" if guarantee.elements_per_unit == 1 else "unit"
+    if guarantee.unit is not None:
+        unit = f"“{key_label(guarantee.unit, longest=_LONGEST_NAME)}”"
+    epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
+    ratio = math.exp(min(epsilon, 700.0))
+    guess = min(1.0, (ratio + delta) / (ratio + 1))
+    caught = min(1.0, 0.05 * ratio + delta, 1 - (1 - delta - 0.05) / ratio)
+    lead = paragraph(_lead(guess, unit), kind="lead")
+    # Conditions are part of the sentence, and must not be folded away.
+    conditional = guarantee.mechanism == "sanitized_sample" or guarantee.most_distinct_keys is not None
+    plain = listed(
+        join(
+            f"Let a coin decide whether one {unit} is left out of the data. Whoever sees the release, and knows all "
+            "the rest of the data, guesses how the coin fell correctly with at most ",
+            tag("strong", percent(guess, up=True)),
+            "; without the release it is 50 %.",
+        ),
+        join(
+            "Somebody who may be wrong about 5 % of those who are not in the data recognises at most ",
+            tag("strong", percent(caught, up=True)),
+            " of those who are.",
+        ),
+        "This holds for whatever is computed from the release later, by anyone, with whatever else is known.",
+        "Other releases of the same data add up: with another one of the same kind, epsilon and delta double at most.",
+        "All of this holds under a condition, which the definition below states." if conditional else None,
+    )
+    exact = tag(
+        "details",
+        tag("summary", "The same in the words of the definition"),
+        paragraph(str(guarantee)),
+        open=conditional,
+    )
+    return Section("guarantee", "What is promised", join(lead, plain, exact))
+
+
+def _lead(guess: float, unit: str) -> str:
+    """The promise in a sentence, no stronger than it is."""
+    if guess <= _WELL:
+        told = f"Nobody can tell well from this release whether any one {unit} was in the data"
+        return f"{told}, whatever they know already."
+    if guess <= _WEAKLY:
+        return f"This release limits how well anybody can tell whether any one {unit} was in the data."
+    return f"This release protects any one {unit} weakly: see how much can be told."
+
+
+def certificate_section(certificate: Certificate | CompactCertificate, file_name: str | None) -> Section:
+    """How the promise was checked, with the numbers of the judge."""
+    rows: list[tuple[str, str | Markup]] = []
+    if isinstance(certificate, Certificate):
+        if certificate.worst_delta:
+            rows.append(("Largest divergence found", _found(float(certificate.worst_delta), float(certificate.delta))))
+        ratio, checked = certificate.worst_ratio, certificate.rows_checked
+        if certificate.copies > 1:
+            total = f"epsilon {number(float(certificate.total_epsilon))}, delta {float(certificate.total_delta):.6g}"
+            rows.append((f"For {certificate.copies:,} together", total))
+    else:
+        ratio, checked = certificate.largest_ratio, certificate.ratios_checked
+    if ratio:
+        rows.append(("Largest ratio of probabilities", f"{float(ratio):.9g}"))
+    rows.append(("Comparisons", f"{checked:,}"))
+    rows.append(("SHA-256 of the table", tag("code", certificate.table_sha256, class_="hash")))
+    body = join(
+        paragraph(
+            "The guarantee is not taken from a formula. Before anything was drawn, an independent judge computed the "
+            "privacy loss of the very table of integers that the release was drawn from. It was computed again when "
+            "this page was written, from the parameters in the file, with the same result."
+        ),
+        paragraph(str(certificate)),
+        facts(rows),
+        paragraph("Whoever has the file can check it again:"),
+        command(f"dptally verify {shell_word(file_name or 'FILE')}"),
+    )
+    return Section("certificate", "How it was checked", body)
+
+
+def _found(worst: float, allowed: float) -> str:
+    return f"{worst:.9g}, where {allowed:.9g} is allowed"
+
+
+def shell_word(text: str) -> str:
+    """A word of a command line, quoted for a shell: in double quotes where those are enough, since they read better.
+
+    >>> print(shell_word("release.parquet"), shell_word("word LIKE 'a%'"))
+    release.parquet "word LIKE 'a%'"
+    """
+    import shlex
+
+    quoted = shlex.quote(text)
+    return f'"{text}"' if "'" in text and not set(text) & set('"$`\\!') else quoted
+
+
+def citation_section(
+    guarantee: Guarantee, certificate: Certificate | CompactCertificate, title: str, fingerprint: str | None
+) -> Section:
+    """How to cite the release and the method."""
+    import dptally
+
+    epsilon, delta = number(float(guarantee.epsilon)), number(float(guarantee.delta))
+    promise = f"({epsilon}, {delta})-differentially private" if guarantee.private else "not private (seeded)"
+    name = f"{title}. Release of keys and counts, {promise}, made with dptally {dptally.__version__}"
+    marks = [] if fingerprint is None else [f"file SHA-256 {fingerprint}"]
+    marks.append(f"certificate {certificate.table_sha256[:16]}")
+    keys = list(_CITED.get(guarantee.mechanism.removesuffix("_tree"), ()))
+    if guarantee.max_keys_per_unit > 1 and guarantee.delta and "KOV15" not in keys:
+        keys.append("KOV15")
+    body = join(
+        paragraph("Name what was released, the promise and the version, so that others can tell what they see:"),
+        tag("blockquote", f"{name}; {', '.join(marks)}."),
+        [paragraph("The method comes from:"), listed(*(_SOURCES[key] for key in keys))] if keys else None,
+    )
+    return Section("cite", "How to cite", body)

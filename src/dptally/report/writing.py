@@ -1,0 +1,175 @@
+"""From a release to the page and to files of its charts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.errors import InvalidParameter, MissingDependency
+from dptally.report.page import put_together
+from dptally.whole_files import check_target, complete_or_absent
+
+if TYPE_CHECKING:
+    from dptally.any_release import AnyRelease
+    from dptally.report.contents import Report
+
+__all__ = ["CHART_FORMATS", "make_report", "page", "write", "write_charts"]
+
+CHART_FORMATS = ("svg", "png")
+_LARGEST_TABLE = 1000
+_SCALE = 2.0
+
+
+def make_report(
+    release: AnyRelease,
+    *,
+    title: str | None = None,
+    n: int = 200,
+    confidence: object = 0.95,
+    file: str | Path | None = None,
+) -> Report:
+    """What a page says about a release, after its certificate was checked again.
+
+    Args:
+        release: a release of any kind.
+        title: heading of the page; None to name the key columns.
+        n: how many keys the table lists at most.
+        confidence: of bounds.
+        file: the release's file, for command lines and its SHA-256; None to leave them open.
+
+    Raises:
+        PrivacyViolation: if the release does not keep what it promises; see its `verify`.
+    """
+    from dptally.compact_release import CompactRelease
+    from dptally.range_release import RangeRelease
+    from dptally.release import Release
+    from dptally.report.of_compact import report_of_compact
+    from dptally.report.of_ranges import report_of_ranges
+    from dptally.report.of_table import report_of_table
+    from dptally.report.of_tree import report_of_tree
+
+    if not 0 <= n <= _LARGEST_TABLE:
+        raise InvalidParameter(f"n must be from 0 to {_LARGEST_TABLE:,}, got {n}.")
+    release.verify()
+    name = None if file is None else Path(file).name
+    fingerprint = None if file is None else _fingerprint(Path(file))
+    if isinstance(release, Release):
+        return report_of_table(
+            release, title=title, n=n, confidence=confidence, file_name=name, fingerprint=fingerprint
+        )
+    if isinstance(release, CompactRelease):
+        return report_of_compact(release, title=title, file_name=name, fingerprint=fingerprint)
+    if isinstance(release, RangeRelease):
+        return report_of_ranges(release, title=title, confidence=confidence, file_name=name, fingerprint=fingerprint)
+    return report_of_tree(release, title=title, n=n, confidence=confidence, file_name=name, fingerprint=fingerprint)
+
+
+def page(
+    release: AnyRelease,
+    *,
+    title: str | None = None,
+    n: int = 200,
+    confidence: object = 0.95,
+    file: str | Path | None = None,
+) -> str:
+    """The page as text: HTML that holds all it needs and loads nothing. Arguments as for `make_report`."""
+    return put_together(make_report(release, title=title, n=n, confidence=confidence, file=file))
+
+
+def write(
+    release: AnyRelease,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    n: int = 200,
+    confidence: object = 0.95,
+    file: str | Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write the page of a release, complete or not at all.
+
+    Args:
+        release: a `Release`, `CompactRelease`, `RangeRelease` or prefix tree.
+        path: where to; its name ends in .html.
+        title: heading of the page; None to name the key columns.
+        n: how many keys the table lists at most, up to 1000.
+        confidence: of bounds.
+        file: the release's file, for command lines to copy and its SHA-256.
+        overwrite: whether an existing page may be replaced.
+
+    Raises:
+        PrivacyViolation: if the release does not keep what it promises.
+    """
+    place = Path(path)
+    check_page(place, overwrite=overwrite)
+    text = page(release, title=title, n=n, confidence=confidence, file=file)
+    save_page(text, place, overwrite=overwrite)
+
+
+def check_page(path: Path, *, overwrite: bool) -> None:
+    """Refuse a place where no page can be written."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InvalidParameter(f"a report's name must end in .html, got {path.name!r}.")
+    check_target(path, overwrite=overwrite)
+
+
+def save_page(text: str, path: Path, *, overwrite: bool) -> None:
+    """Write a page, complete or not at all."""
+    with complete_or_absent(path, overwrite=overwrite) as file:
+        file.write(text.encode("utf-8"))
+
+
+def write_charts(
+    report: Report, directory: str | Path, *, formats: tuple[str, ...] = CHART_FORMATS, overwrite: bool = False
+) -> list[Path]:
+    """Write the charts of a report, the same as on its page, as files of their own; no browser is needed.
+
+    Args:
+        report: made by `make_report`.
+        directory: where to; made if it does not exist.
+        formats: "svg", which needs nothing, and "png", which needs the extra ``plots``.
+        overwrite: whether existing files may be replaced.
+
+    Returns:
+        list[Path]: the files written.
+
+    Raises:
+        MissingDependency: for PNG without the extra ``plots``.
+    """
+    folder = Path(directory)
+    unknown = [kind for kind in formats if kind not in CHART_FORMATS]
+    if unknown:
+        raise InvalidParameter(f"formats must be of 'svg' and 'png', got {unknown[0]!r}.")
+    to_png = _png_writer() if "png" in formats else None
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameter(f"{folder} is not a directory.")
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = [(chart, kind, folder / f"{chart.name}.{kind}") for chart in report.charts for kind in formats]
+    for _, _, target in targets:
+        check_target(target, overwrite=overwrite)
+    for chart, kind, target in targets:
+        drawn = chart.file()
+        content = to_png(drawn) if kind == "png" and to_png is not None else drawn
+        with complete_or_absent(target, overwrite=overwrite) as file:
+            file.write(content)
+    return [target for _, _, target in targets]
+
+
+def _png_writer() -> Callable[[bytes], bytes]:
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingDependency("PNG charts need vl-convert: pip install 'dptally[plots]'.") from None
+
+    def to_png(drawn: bytes) -> bytes:
+        content: bytes = vl_convert.svg_to_png(drawn.decode("utf-8"), scale=_SCALE)
+        return content
+
+    return to_png
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
