@@ -12,6 +12,7 @@
 namespace nb = nanobind;
 
 void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
+void bind_parquet_pages(nb::module_& module);  // parquet_pages.cpp
 
 template <typename T>
 using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -217,4 +218,5 @@ NB_MODULE(_core, module) {
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
     bind_misra_gries(module);
+    bind_parquet_pages(module);
 }

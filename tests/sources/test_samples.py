@@ -214,12 +214,14 @@ def row_pvalues(source: Any, scheme: Ppswor, law: Scheme, *, repeats: int = 4) -
 
 
 @pytest.mark.parametrize("rate", ["0.003", "0.1", "0.7"])
-@pytest.mark.parametrize("numbered", [True, False], ids=["by row number", "from the stream"])
+@pytest.mark.parametrize("reading", ["by page", "by row number", "from the stream"])
 def test_keys_of_rows_are_taken_with_their_probabilities(
-    repeated: Path, rate: str, numbered: bool, monkeypatch: pytest.MonkeyPatch
+    repeated: Path, rate: str, reading: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12,000 draws for each of 6 frequencies follow q_i in both ways of reading; false alarms at most 1e-6 in all."""
-    if not numbered:
+    """12,000 draws for each of 6 frequencies follow q_i in all ways of reading; false alarms at most 1e-6 in all."""
+    if reading != "by page":
+        monkeypatch.setattr("dptally.summaries.weighted_sample.find_chunks", lambda *_: None)
+    if reading == "from the stream":
         monkeypatch.setattr("dptally.summaries.weighted_sample._MOST_NUMBERED_HITS", -1)
     scheme = Ppswor(rate)
     assert min(row_pvalues(repeated, scheme, scheme)) > FALSE_ALARM / 6

@@ -7,7 +7,8 @@ and a second one counts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,11 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
-from dptally.sources.engine import Session, check_memory_limit
+from dptally.sources.engine import BATCH_ROWS, Session, check_memory_limit
+from dptally.sources.parquet_pages import ColumnChunk, UnreadablePages, find_chunks
 from dptally.summaries.counting import Counting, Progress, integer_column, integers
 from dptally.summaries.inclusion import RowHits
+from dptally.summaries.page_sample import PageSample
 
 __all__ = ["SampledFrequencies", "sample_keys"]
 
@@ -49,6 +52,7 @@ class SampledFrequencies(Counting):
         self.scheme = scheme
         self._columns = ", ".join(f"k{i}" for i in range(len(self.key)))
         self._numbered: _NumberedRows | None = None
+        self._pages: PageSample | None = None
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         """Yield sampled keys and their frequencies, in no particular order.
@@ -79,8 +83,13 @@ class SampledFrequencies(Counting):
         hit = RowHits(self.scheme, self._bits)
         if numbered is not None and hit.expected(sum(numbered.lengths)) <= _MOST_NUMBERED_HITS:
             # Hits are drawn before anything is read, so that only the keys of those rows are decoded.
-            reading.register("hits", _numbers_of_hits(hit, numbered.lengths))
+            hits = [_draw_hits(hit, length) for length in numbered.lengths]
             schema = reading.schema(f"SELECT {self._columns} FROM ({numbered.sql})")  # noqa: S608
+            sampled = self._sample_pages(numbered, hits, schema)
+            if sampled is not None:
+                self._stop()
+                return sampled
+            reading.register("hits", _table_of_hits(hits))
             chosen = "r IN (SELECT r FROM hits)" if len(numbered.lengths) == 1 else "(f, r) IN (SELECT f, r FROM hits)"
             sql = f"SELECT DISTINCT {self._columns} FROM ({numbered.sql}) WHERE {chosen}"  # noqa: S608
             found = self._run(reading, sql, "sampling rows")
@@ -97,19 +106,67 @@ class SampledFrequencies(Counting):
         _check_text(sampled)
         return sampled
 
+    def _sample_pages(
+        self, numbered: _NumberedRows, hits: Sequence[NDArray[np.int64]], schema: pa.Schema
+    ) -> pa.Table | None:
+        """The first pass over pages as they are stored, where they are of the plain kind; else None.
+
+        Which of the readers is used depends on the data, where a writer has chosen its encodings by them; what they
+        find in the rows that hit does not. Of text, only what is sampled is checked to be UTF-8.
+        """
+        stored = self._rows.stored_key()
+        if stored is None or numbered.chunks is None:
+            return None
+        pages = PageSample(numbered.chunks, stored[1], seed=self._bits.words(4))
+        try:
+            pages.choose(hits, self._reporting("sampling rows"))
+        except UnreadablePages:
+            return None
+        self._pages = pages
+        keys = pages.keys()
+        if stored[1] == "VARCHAR":
+            keys = keys.view(pa.large_string())
+            _check_text(pa.table([keys], names=schema.names))
+        return pa.Table.from_arrays([keys.cast(schema.types[0])], schema=schema)
+
     def _count(self, sampled: pa.Table) -> list[pa.RecordBatch]:
         """Second pass: the sampled keys with their exact frequencies."""
-        session = self._open(share=1.0)
-        places = integer_column(np.arange(sampled.num_rows, dtype=np.int64))
-        session.register("sampled", sampled.append_column("place", places))
-        if self._numbered is not None:
-            sql = self._count_numbered(self._numbered.sql)
-        else:
-            sql = self._count_marked(self._rows.select(session))
-        counted = list(self._run(session, sql, "counting sampled keys"))
+        counted = self._count_pages(sampled)
+        if counted is None:
+            session = self._open(share=1.0)
+            places = integer_column(np.arange(sampled.num_rows, dtype=np.int64))
+            session.register("sampled", sampled.append_column("place", places))
+            if self._numbered is not None:
+                sql = self._count_numbered(self._numbered.sql)
+            else:
+                sql = self._count_marked(self._rows.select(session))
+            counted = list(self._run(session, sql, "counting sampled keys"))
         if sum(batch.num_rows for batch in counted) != sampled.num_rows:
             raise InvalidSource("the source changed between its two passes.")
         return counted
+
+    def _count_pages(self, sampled: pa.Table) -> list[pa.RecordBatch] | None:
+        if self._pages is None:
+            return None
+        pages, self._pages = self._pages, None
+        try:
+            counts = pages.count(self._reporting("counting sampled keys"))
+        except UnreadablePages:
+            return None
+        if not counts.all():
+            raise InvalidSource("the source changed between its two passes.")
+        counted = sampled.append_column("n", integer_column(counts))
+        return [batch for batch in counted.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows]
+
+    def _reporting(self, stage: str) -> Callable[[float], None]:
+        if self._progress is not None:
+            self._progress(stage, None)
+
+        def waiting(part: float) -> None:
+            if self._progress is not None:
+                self._progress(stage, part)
+
+        return waiting
 
     def _count_numbered(self, rows: str) -> str:
         # The fastest: rows are added up by the number of their key, not by its text. DuckDB builds the hash table on
@@ -190,48 +247,53 @@ class _NumberedRows:
 
     Rows with null keys are among them. DuckDB does not push a filter on them into the file, which would double the
     time of a scan; they are left out of what was found instead, and `=` leaves them out of what is counted.
+
+    Attributes:
+        sql: selects them.
+        lengths: how many rows each file has.
+        chunks: where each file keeps the pages of its keys, or None where they are not of the plain kind.
     """
 
-    def __init__(self, sql: str, lengths: list[int]) -> None:
+    def __init__(self, sql: str, lengths: list[int], chunks: list[list[ColumnChunk]] | None) -> None:
         self.sql = sql
         self.lengths = lengths
+        self.chunks = chunks
 
 
 def _number_rows(rows: Rows, session: Session) -> _NumberedRows | None:
     """Number the rows of Parquet files, which DuckDB does without reading them; None for any other source."""
     sql = rows.select_numbered(session)
-    lengths = None if sql is None else _parquet_lengths(rows.paths)
-    return None if sql is None or lengths is None else _NumberedRows(sql, lengths)
+    if sql is None:
+        return None
+    stored, lengths = rows.stored_key(), []
+    chunks: list[list[ColumnChunk]] | None = [] if stored is not None else None
+    for path in rows.paths:
+        footer = _read_footer(path)
+        if {name.lower() for name in footer.schema.to_arrow_schema().names} & {"file_index", "file_row_number"}:
+            return None  # columns of the data hide DuckDB's own numbers of rows and files
+        lengths.append(footer.num_rows)
+        found = find_chunks(path, footer, *stored) if stored is not None and chunks is not None else None
+        chunks = [*chunks, found] if chunks is not None and found is not None else None
+    return _NumberedRows(sql, lengths, chunks)
 
 
-def _parquet_lengths(paths: Sequence[str]) -> list[int] | None:
-    """Numbers of rows, from the footers; None where columns of the data hide DuckDB's own numbers of rows and files."""
+def _read_footer(path: str) -> Any:
     import pyarrow.parquet as pq
 
-    lengths = []
-    for path in paths:
-        footer = None
-        try:
-            footer = pq.read_metadata(path)
-        except (pa.ArrowException, OSError):
-            footer = None
-        if footer is None:
-            raise InvalidSource(f"'{path}' is not a readable Parquet file; it may be damaged or incomplete.")
-        if {name.lower() for name in footer.schema.to_arrow_schema().names} & {"file_index", "file_row_number"}:
-            return None
-        lengths.append(footer.num_rows)
-    return lengths
+    try:
+        return pq.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        raise InvalidSource(f"'{path}' is not a readable Parquet file; it may be damaged or incomplete.") from None
 
 
-def _numbers_of_hits(hit: RowHits, lengths: list[int]) -> pa.Table:
-    files, numbers = [], []
-    for file, length in enumerate(lengths):
-        for start in range(0, length, _PIECE):
-            hits = start + hit.draw(min(_PIECE, length - start))
-            numbers.append(hits)
-            files.append(np.full(len(hits), file, dtype=np.int64))
-    nothing = [np.zeros(0, dtype=np.int64)]
-    columns = [integer_column(np.concatenate(parts or nothing)) for parts in (files, numbers)]
+def _draw_hits(hit: RowHits, length: int) -> NDArray[np.int64]:
+    pieces = [start + hit.draw(min(_PIECE, length - start)) for start in range(0, length, _PIECE)]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *pieces])
+
+
+def _table_of_hits(hits: Sequence[NDArray[np.int64]]) -> pa.Table:
+    files = [np.full(len(numbers), file, dtype=np.int64) for file, numbers in enumerate(hits)]
+    columns = [integer_column(np.concatenate(parts)) for parts in (files, hits)]
     return pa.Table.from_arrays(columns, names=["f", "r"])
 
 
