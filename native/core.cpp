@@ -11,6 +11,7 @@
 
 namespace nb = nanobind;
 
+void bind_keyed_hash(nb::module_& module);   // keyed_hash.cpp
 void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
 
 template <typename T>
@@ -215,5 +216,6 @@ NB_MODULE(_core, module) {
         .def("thresholds", &TailSweep::thresholds);
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
+    bind_keyed_hash(module);
     bind_misra_gries(module);
 }

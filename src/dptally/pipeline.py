@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.sources import Rows
+    from dptally.spark.released import SparkRelease
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
     from dptally.summaries.weighted_sample import SampledFrequencies
@@ -72,7 +73,8 @@ def publish(
     memory_limit: str | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
-) -> Release | CompactRelease:
+    collect: bool = True,
+) -> Release | CompactRelease | SparkRelease:
     """Publish a table of private keys and counts.
 
     Everything that can be refused is refused before data is read: parameters first, then the table's certificate, then
@@ -80,7 +82,8 @@ def publish(
 
     Args:
         source: path, glob or list of paths (CSV, TSV, JSON lines, Parquet, .gz, .zst), "-" for standard input, a
-            Polars, pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys.
+            Polars, pandas or PyArrow table, a DuckDB relation, a Spark DataFrame, a mapping key -> count, or an
+            iterable of keys.
         key: column name, or several. Not needed for a mapping or an iterable.
         unit: whose privacy: a column, or None when every row is a unit of its own.
         max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
@@ -113,9 +116,11 @@ def publish(
         randomness: None for secret bits of the operating system. `dptally.randomness.SeededBits` makes the release
             repeatable and therefore not private, and the release says so.
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
+        collect: False leaves the released rows of a Spark DataFrame on the cluster.
 
     Returns:
-        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact".
+        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact"; with collect=False a
+        `dptally.spark.SparkRelease`, which is a Spark DataFrame.
 
     Raises:
         InvalidParameter: a request that cannot be met.
@@ -128,6 +133,7 @@ def publish(
     """
     bits = SystemBits() if randomness is None else randomness
     wanted = _checked_sampling(sampling, unit)
+    on_spark = _checked_engine(source, mechanism, memory_limit, format, collect)
     if mechanism in _PURE:
         keys = _checked_units(unit, max_keys_per_unit, ledger)
         asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
@@ -152,6 +158,19 @@ def publish(
 
     # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
+    if on_spark:
+        from dptally.spark import publishing
+        from dptally.spark.rows import open_frame
+
+        spark_rows = open_frame(source, key=key, unit=unit, count=count, nulls=nulls)
+        _refuse_reserved(spark_rows.key)
+        with progress_reporter(progress) as report:
+            if wanted is not None and size:
+                total = draw_total(publishing.count_occurrences(spark_rows, report), spent, bits)
+                chosen = mechanism_for(wanted.of_total(total))
+            return publishing.publish_rows(
+                chosen, spark_rows, max_keys_per_unit, bits, collect=collect, progress=report
+            )
     rows = _open(source, key, unit, count, nulls, format)
     if wanted is not None and size:
         from dptally.summaries.frequencies import count_occurrences
@@ -244,10 +263,36 @@ def _open(
     from dptally.sources import open_rows
 
     rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name)
-    clash = [name for name in rows.key if name in RESERVED_COLUMNS]
+    _refuse_reserved(rows.key)
+    return rows
+
+
+def _refuse_reserved(key: Sequence[str]) -> None:
+    clash = [name for name in key if name in RESERVED_COLUMNS]
     if clash:
         raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
-    return rows
+
+
+def _checked_engine(
+    source: object, mechanism: str, memory_limit: str | None, format_name: str | None, collect: bool
+) -> bool:
+    """Whether the source is Spark's; refuses what only goes there, and what does not."""
+    from dptally.spark import is_spark_frame
+
+    if not is_spark_frame(source):
+        if not collect:
+            raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
+        return False
+    if mechanism == _SKETCH or mechanism in _PURE:
+        raise InvalidParameter(
+            f"the mechanism {mechanism!r} does not run on Spark; use {', '.join(map(repr, _MECHANISMS[:-1]))} or "
+            f"{_MECHANISMS[-1]!r}."
+        )
+    if memory_limit is not None:
+        raise InvalidParameter("memory_limit is for one machine; Spark's memory is set where its session starts.")
+    if format_name is not None:
+        raise InvalidParameter("format is for files; this source is not a path.")
+    return True
 
 
 def _draw(
