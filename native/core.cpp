@@ -11,6 +11,7 @@
 
 namespace nb = nanobind;
 
+void bind_keyed_hash(nb::module_& module);   // keyed_hash.cpp
 void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
 void bind_parquet_pages(nb::module_& module);  // parquet_pages.cpp
 
@@ -217,6 +218,7 @@ NB_MODULE(_core, module) {
         .def("thresholds", &TailSweep::thresholds);
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
+    bind_keyed_hash(module);
     bind_misra_gries(module);
     bind_parquet_pages(module);
 }

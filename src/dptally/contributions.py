@@ -6,7 +6,7 @@ counts once.
 Why this is stable: a unit's choice depends on its own rows and on random words drawn for it alone. Add or
 remove one unit, couple the words of the others, and the others choose what they chose before. So the counts
 of two neighbouring data sets differ by one, in the same direction, in at most `max_keys_per_unit` keys, and
-nowhere else.
+nowhere else. Words of `KeyedWords` belong to the unit and the key, so nothing needs to be coupled.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dptally._core import choose_smallest_tags
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.randomness import BitSource
+from dptally.randomness.keyed import KeyedWords
 
 __all__ = ["HashCollision", "bound_contributions", "check_max_keys_per_unit"]
 
@@ -40,7 +41,7 @@ def check_max_keys_per_unit(max_keys_per_unit: int) -> None:
 
 
 def bound_contributions(
-    batches: Iterable[pa.RecordBatch], *, max_keys_per_unit: int, bits: BitSource, hashed: bool = False
+    batches: Iterable[pa.RecordBatch], *, max_keys_per_unit: int, bits: BitSource | KeyedWords, hashed: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Keep at most `max_keys_per_unit` distinct keys of each unit, chosen uniformly, each once.
 
@@ -57,7 +58,7 @@ def bound_contributions(
         batches: canonical rows (see `dptally.sources.columns`), the unit in the first column, keys in the
             others, with equal units next to each other and equal rows next to each other. None of them empty.
         max_keys_per_unit: how many keys a unit keeps.
-        bits: where tags come from.
+        bits: where tags come from; with `KeyedWords` the choice does not depend on the order of rows.
         hashed: whether the rows are sorted by two more columns, the last ones: a hash of the unit, then a
             hash of the key. Then equal rows are neighbours unless hashes collide, which is noticed: within
             rows of one hash there are two values exactly if two neighbours differ.
@@ -73,7 +74,11 @@ def bound_contributions(
     for batch in batches:
         unit_starts, row_starts = _starts(batch, carried.last, hashed=hashed)
         rows = np.flatnonzero(row_starts)
-        tags = np.concatenate([carried.tags, bits.words(len(rows))])
+        if isinstance(bits, KeyedWords):
+            fresh = bits.tags(batch.columns[: batch.num_columns - 2 * hashed])[rows]
+        else:
+            fresh = bits.words(len(rows))
+        tags = np.concatenate([carried.tags, fresh])
         first = len(carried.tags)
         runs = first + np.flatnonzero(unit_starts[rows])
         if len(tags):

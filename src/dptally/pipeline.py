@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dptally.errors import InvalidParameter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.privacy.accounting import Spending
     from dptally.sources import Rows
+    from dptally.spark.released import SparkRelease
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
     from dptally.summaries.weighted_sample import SampledFrequencies
@@ -40,7 +42,7 @@ _SKETCH = "misra_gries"
 _PURE = ("dense", "sparse", "compact")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 _Result = TypeVar("_Result", covariant=True)
-_Signed = TypeVar("_Signed", "Release", "CompactRelease", "Release | CompactRelease")
+_Signed = TypeVar("_Signed", "Release", "CompactRelease", "Release | CompactRelease", "Release | SparkRelease")
 
 
 class _Drawing(Protocol[_Result]):
@@ -83,7 +85,8 @@ def publish(
     table: str | None = None,
     query: str | None = None,
     engine: str = "auto",
-) -> Release | CompactRelease:
+    collect: bool = True,
+) -> Release | CompactRelease | SparkRelease:
     """Publish a table of private keys and counts.
 
     Everything that can be refused is refused before data is read: parameters first, then the table's certificate, then
@@ -91,8 +94,9 @@ def publish(
 
     Args:
         source: path, glob or list of paths (CSV, TSV, JSON lines, Parquet, .gz, .zst), "-" for standard input, a
-            Polars, pandas or PyArrow table, a DuckDB relation, a mapping key -> count, or an iterable of keys; or the
-            URL of a database, ``postgresql://...``, ``duckdb:///file`` or ``sqlite:///file``, with `table` or `query`.
+            Polars, pandas or PyArrow table, a DuckDB relation, a Spark DataFrame, a mapping key -> count, or an
+            iterable of keys; or the URL of a database, ``postgresql://...``, ``duckdb:///file`` or ``sqlite:///file``,
+            with `table` or `query`.
         key: column name, or several. Not needed for a mapping or an iterable.
         unit: whose privacy: a column, or None when every row is a unit of its own.
         max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
@@ -129,9 +133,11 @@ def publish(
         table: of a database: the name of a table, or "schema.table".
         query: of a database: one SELECT statement instead of a table.
         engine: "auto", "duckdb", "polars" or "spark": what reads and counts. The law of the release is the same.
+        collect: False leaves the released rows of a Spark DataFrame on the cluster.
 
     Returns:
-        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact".
+        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact"; with collect=False a
+        `dptally.spark.SparkRelease`, which is a Spark DataFrame.
 
     Raises:
         InvalidParameter: a request that cannot be met.
@@ -145,7 +151,7 @@ def publish(
     """
     bits = SystemBits() if randomness is None else randomness
     wanted = _checked_sampling(sampling, unit)
-    _check_engine(engine, memory_limit)
+    on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
     place = {"table": table, "query": query, "engine": engine}
     if mechanism in _PURE:
         keys = _checked_units(unit, max_keys_per_unit)
@@ -174,6 +180,23 @@ def publish(
     # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
+        if on_spark:
+            from dptally.spark import publishing
+            from dptally.spark.rows import open_frame
+
+            frame = _open_with_spark(source, key, unit, count, format)
+            spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
+            _refuse_reserved(spark_rows.key)
+            with progress_reporter(progress) as report:
+                if wanted is not None and size:
+                    total = draw_total(publishing.count_occurrences(spark_rows, report), spent, paid.bits)
+                    chosen = mechanism_for(wanted.of_total(total))
+                return _signed(
+                    publishing.publish_rows(
+                        chosen, spark_rows, max_keys_per_unit, bits, paid.begin, collect=collect, progress=report
+                    ),
+                    paid,
+                )
         rows = _open(source, key, unit, count, nulls, format, **place)
         if wanted is not None and size:
             from dptally.summaries.frequencies import count_occurrences
@@ -271,21 +294,58 @@ def _open(
     """Open the source and check its columns; nothing of its rows is counted yet."""
     from dptally.sources import open_rows
 
-    if place.get("engine") == "spark":
-        from dptally.sources.engine_choice import open_with_spark
-
-        source, format_name = open_with_spark(source, format_name), None
     rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name, **place)
-    clash = [name for name in rows.key if name in RESERVED_COLUMNS]
-    if clash:
-        raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
+    _refuse_reserved(rows.key)
     return rows
 
 
-def _check_engine(engine: str, memory_limit: str | None) -> None:
+def _refuse_reserved(key: Sequence[str]) -> None:
+    clash = [name for name in key if name in RESERVED_COLUMNS]
+    if clash:
+        raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
+
+
+def _checked_engine(
+    source: object, mechanism: str, engine: str, memory_limit: str | None, format_name: str | None, collect: bool
+) -> bool:
+    """Whether Spark reads the source; refuses what only goes there, and what does not."""
     from dptally.sources.engine_choice import check_engine
+    from dptally.spark import is_spark_frame
 
     check_engine(engine, memory_limit=memory_limit)
+    if not is_spark_frame(source) and engine != "spark":
+        if not collect:
+            raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
+        return False
+    if mechanism == _SKETCH or mechanism in _PURE:
+        raise InvalidParameter(
+            f"the mechanism {mechanism!r} does not run on Spark; use {', '.join(map(repr, _MECHANISMS[:-1]))} or "
+            f"{_MECHANISMS[-1]!r}."
+        )
+    if engine not in ("auto", "spark"):
+        raise InvalidParameter(f"a Spark DataFrame is read by Spark; leave engine at 'auto', got {engine!r}.")
+    if memory_limit is not None:
+        raise InvalidParameter("memory_limit is for one machine; Spark's memory is set where its session starts.")
+    if format_name is not None and is_spark_frame(source):
+        raise InvalidParameter("format is for files; this source is not a path.")
+    return True
+
+
+def _open_with_spark(
+    source: Any, key: str | Sequence[str] | None, unit: str | None, count: str | None, format_name: str | None
+) -> Any:
+    """Files as a Spark DataFrame, read by the rules of one machine; a DataFrame stays what it is."""
+    from dptally.sources.databases import is_url
+    from dptally.spark import is_spark_frame, open_files
+
+    if is_spark_frame(source):
+        return source
+    if is_url(source) or not isinstance(source, str | PurePath | list | tuple):
+        raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
+    if key is None:
+        raise InvalidParameter("key must name the key column of a table.")
+    paths = source if isinstance(source, list | tuple) else [source]
+    return open_files([str(path) for path in paths], key=key, unit=unit, count=count, format=format_name)
 
 
 def _draw(

@@ -12,7 +12,7 @@ import glob
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of, whole_number
@@ -130,7 +130,7 @@ def _publish(arguments: argparse.Namespace) -> None:
     if isinstance(release, Release):
         deliver(arguments, request, release)
     else:
-        _deliver_compact(arguments, request, release)
+        _deliver_compact(arguments, request, cast("CompactRelease", release))
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ class Paid:
     bits: BitSource
     reservation: Reservation | None = None
 
+    def begin(self) -> None:
+        """Have "drawn" on disk, for a draw whose words were made from a secret that nobody has seen."""
+        if self.reservation is not None:
+            self.reservation.drawn()
+
     def sign(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee, naming the entry that paid."""
         return guarantee if self.reservation is None else replace(guarantee, record=self.reservation.record)

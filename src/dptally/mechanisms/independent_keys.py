@@ -13,10 +13,9 @@ from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy import Guarantee
 from dptally.privacy.accounting.spending import Part, Spending, law_part
+from dptally.randomness.keyed import KeyedWords, draw_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -75,8 +74,9 @@ class IndependentKeys:
         Rows leave in the order of their keys: neither the order of the input nor that of the engine shows. They are
         copied out of the batches they came in, so no unreported key stays reachable from the result.
 
-        Engines hand out keys in an order of their own that may change from run to run. Secret bits do not care; for
-        seeded bits all keys are put in order first, so that a seed repeats its release.
+        Engines hand out keys in an order of their own that may change from run to run. Secret bits do not care; seeded
+        bits are turned into words that belong to the key (`KeyedWords`), so that a seed repeats its release on every
+        engine.
         """
         import pyarrow as pa
 
@@ -87,25 +87,33 @@ class IndependentKeys:
             )
         draw = self._draw_for(frequencies)
         reported: list[pa.Table] = []
-        batches = frequencies.batches() if bits.private else _in_order(frequencies)
-        for keys, counts in batches:
-            values = draw(counts, bits)
+        keyed = None if bits.private else KeyedWords(draw_secret(bits), private=False)
+        for keys, counts in frequencies.batches():
+            values = draw(counts, bits if keyed is None else keyed.of_rows(keys.columns))
             kept = np.flatnonzero(values)
             # Always take, also nothing: the schema must survive a batch without reports.
             part = pa.Table.from_batches([keys]).take(pa.array(kept))
             reported.append(part.append_column("value", pa.array(values[kept], type=pa.int64())))
         rows = pa.concat_tables(reported).combine_chunks()
         rows = in_order_of_keys(without_metadata(rows), frequencies.key)
-        guarantee = Guarantee(
+        return Drawn(rows, self.promise(frequencies.unit, private=bits.private), self.certificate, self.law)
+
+    def promise(self, unit: str | None, *, private: bool) -> Guarantee:
+        """What is promised for what is drawn.
+
+        Args:
+            unit: the column that says whose rows they are, or None.
+            private: whether the bits are secret.
+        """
+        return Guarantee(
             epsilon=self._epsilon,
             delta=self._delta,
-            unit=frequencies.unit,
+            unit=unit,
             max_keys_per_unit=self._max_keys_per_unit,
             mechanism=self.name,
             spent_on_size=self._spent_on_size,
-            private=bits.private,
+            private=private,
         )
-        return Drawn(rows, guarantee, self.certificate, self.law)
 
     def _draw_for(self, frequencies: Counted) -> Callable[[NDArray[np.int64], BitSource], NDArray[np.int64]]:
         """How the counts of these keys are drawn for; refuses keys that were sampled."""
@@ -131,15 +139,3 @@ def _order(rows: pa.Table, key: tuple[str, ...]) -> pa.Array:
     import pyarrow.compute as pc
 
     return pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key])
-
-
-def _in_order(frequencies: Counted) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-    """All keys as one batch, in the order of keys."""
-    import pyarrow as pa
-
-    keys, counts = zip(*frequencies.batches(), strict=True)
-    table = pa.Table.from_batches(keys).combine_chunks()
-    order = _order(table, frequencies.key)
-    # A table of one chunk is one batch; an empty table has none.
-    for batch in table.take(order).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]:
-        yield batch, np.concatenate(counts)[order.to_numpy()]

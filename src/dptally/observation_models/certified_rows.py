@@ -58,12 +58,14 @@ class CertifiedRows:
         """One independent draw for each frequency; 0 means not reported.
 
         Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the rows,
-        each of which has passed the judge. A draw takes 128 random bits.
+        each of which has passed the judge. A draw takes 128 random bits, for frequency 0 too, in the order of keys:
+        which bits are a key's does not depend on the frequencies of others.
         """
         reported = np.zeros(len(frequencies), dtype=np.int64)
+        words = bits.words(2 * len(frequencies)).reshape(-1, 2)
         for sampler, band, keys in self.by_frequency(frequencies):
             drawn = np.empty(len(keys), dtype=np.int64)
-            sampler.draw(np.full(len(keys), band.top, dtype=np.int64), bits.words(2 * len(keys)), drawn)
+            sampler.draw(np.full(len(keys), band.top, dtype=np.int64), words[keys].reshape(-1), drawn)
             if not band.sure:
                 drawn[drawn == band.top - len(band.thresholds) // 16] = 0  # passed all thresholds: not reported
             reported[keys] = drawn

@@ -17,6 +17,7 @@ import numpy as np
 from dptally import _core
 from dptally.errors import InvalidSource
 from dptally.privacy.certifier import TABLE_BITS
+from dptally.randomness.keyed import WordsOfRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,8 @@ def draw_given_sampled(
     """One independent draw for each sampled key; 0 means not reported.
 
     Postcondition: for keys that were sampled independently with probability q_i each, the pair of steps follows the
-    certified rows exactly. A draw takes 128 random bits, and 64 more with probability about 2^-120 per threshold.
+    certified rows exactly. A draw takes 128 random bits in the order of keys, and 64 more with probability about 2^-120
+    per threshold.
 
     Args:
         rows: the certified rows of the law with this scheme.
@@ -49,13 +51,15 @@ def draw_given_sampled(
         InvalidSource: if a key has a frequency that the scheme never samples.
     """
     reported = np.zeros(len(frequencies), dtype=np.int64)
+    all_words = bits.words(2 * len(frequencies)).reshape(-1, 2)
     for _, band, keys in rows.by_frequency(frequencies):
         thresholds = _Thresholds(band, scheme)
-        words = bits.words(2 * len(keys))
+        words = all_words[keys].reshape(-1)
         certain, possible = thresholds.count(words, surely=True), thresholds.count(words, surely=False)
         for place in np.flatnonzero(certain != possible):
             number = int(words[2 * place + 1]) << 64 | int(words[2 * place])
-            certain[place] = thresholds.settle(number, bits)
+            more = bits.streams(keys[place : place + 1])[0] if isinstance(bits, WordsOfRows) else bits
+            certain[place] = thresholds.settle(number, more)
         values = band.top - certain
         if not band.sure:
             values[certain == thresholds.size] = 0

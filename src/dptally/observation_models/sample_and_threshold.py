@@ -24,6 +24,7 @@ from dptally.observation_models.sampling_parameters import (
 )
 from dptally.observation_models.thresholded_noise import as_frequencies, as_frequency
 from dptally.privacy.sampling_judge import certify_sampling
+from dptally.randomness.keyed import WordsOfRows
 from dptally.randomness.thinning import thin_counts
 
 if TYPE_CHECKING:
@@ -186,7 +187,13 @@ class SampleAndThreshold:
         self.certify()
         reported = np.zeros(len(given), dtype=np.int64)
         possible = np.flatnonzero(given >= self.threshold)
-        reported[possible] = self.report(thin_counts(given[possible], int(self.rate * RATE_UNIT), bits))
+        rate = int(self.rate * RATE_UNIT)
+        if isinstance(bits, WordsOfRows):  # how many bits a key takes is not known before, so each has its own stream
+            streams = zip(possible, bits.streams(possible), strict=True)
+            thinned = [thin_counts(given[place : place + 1], rate, stream)[0] for place, stream in streams]
+            reported[possible] = self.report(np.array(thinned, dtype=np.int64))
+            return reported
+        reported[possible] = self.report(thin_counts(given[possible], rate, bits))
         return reported
 
     def report(self, sampled: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,18 +12,15 @@ form and adds up those that have become equal, by the very expressions it uses f
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
 
-from dptally.errors import InvalidParameter, InvalidSource, MissingDependency
-from dptally.sources.databases import is_database
+from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.scan import Scan
 
-__all__ = ["ENGINES", "check_engine", "check_engine_for", "open_with_spark", "scan_by_polars"]
+__all__ = ["ENGINES", "check_engine", "check_engine_for", "scan_by_polars"]
 
 ENGINES = ("auto", "polars", "duckdb", "spark")
 
@@ -50,27 +47,6 @@ def check_engine_for(engine: str, what: str) -> None:
     """
     if engine == "polars":
         raise InvalidParameter(f"the engine 'polars' does not read {what}; leave engine at 'auto'.")
-
-
-def open_with_spark(source: Any, format_name: str | None) -> Any:
-    """Files as a Spark DataFrame, read by the rules of `dptally.sources.open_rows`; a DataFrame stays what it is.
-
-    Raises:
-        InvalidParameter: the source is something else.
-        MissingDependency: Spark is not installed.
-    """
-    if type(source).__module__.split(".")[0] == "pyspark":
-        return source
-    if is_database(source) or not isinstance(source, str | PurePath | list | tuple):
-        raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
-    spark = None
-    try:
-        spark = importlib.import_module("dptally.spark")
-    except ImportError:
-        spark = None
-    if spark is None:
-        raise MissingDependency("the engine 'spark' needs Spark: pip install 'dptally[spark]'.")
-    return spark.open_files(source, format=format_name)
 
 
 def scan_by_polars(source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None) -> Scan:

@@ -14,7 +14,7 @@ from dptally.sources.engine import Session
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.scan import Scan
 
-__all__ = ["Rows", "open_rows"]
+__all__ = ["Rows", "check_request", "open_rows"]
 
 
 class Rows:
@@ -179,16 +179,7 @@ def open_rows(
         InvalidParameter: the request is contradictory or names a column that is not there.
         InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
     """
-    names = _key_names(key)
-    if nulls not in ("drop", "keep"):
-        raise InvalidParameter(f"nulls must be 'drop' or 'keep', got {nulls!r}.")
-    if unit is not None and count is not None:
-        raise InvalidParameter("unit and count cannot be given together: counts no longer tell the units apart.")
-    for role, name in (("unit", unit), ("count", count)):
-        if name is not None and not isinstance(name, str):
-            raise InvalidParameter(f"{role} must be a column name, got {type(name).__name__}.")
-        if name is not None and name in (names or ()):
-            raise InvalidParameter(f"column '{name}' cannot be a key and the {role} at once.")
+    names = check_request(key, unit, count, nulls)
     if is_url(source) and names is not None:
         if format is not None:
             raise InvalidParameter("format is for files; this source is a database.")
@@ -226,6 +217,27 @@ def open_rows(
         )
     names, scan = open_keys(source, names)
     return Rows(scan, key=names, unit=None, count=None, nulls=nulls)
+
+
+def check_request(
+    key: str | Sequence[str] | None, unit: str | None, count: str | None, nulls: str
+) -> tuple[str, ...] | None:
+    """Refuse a request that contradicts itself, whatever the source, and return the names of the key columns.
+
+    Raises:
+        InvalidParameter: says what is wrong.
+    """
+    names = _key_names(key)
+    if nulls not in ("drop", "keep"):
+        raise InvalidParameter(f"nulls must be 'drop' or 'keep', got {nulls!r}.")
+    if unit is not None and count is not None:
+        raise InvalidParameter("unit and count cannot be given together: counts no longer tell the units apart.")
+    for role, name in (("unit", unit), ("count", count)):
+        if name is not None and not isinstance(name, str):
+            raise InvalidParameter(f"{role} must be a column name, got {type(name).__name__}.")
+        if name is not None and name in (names or ()):
+            raise InvalidParameter(f"column '{name}' cannot be a key and the {role} at once.")
+    return names
 
 
 def _key_names(key: str | Sequence[str] | None) -> tuple[str, ...] | None:

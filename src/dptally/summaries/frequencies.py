@@ -12,6 +12,7 @@ from dptally.contributions import HashCollision, bound_contributions, check_max_
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.observation_models.sampling_schemes import Scheme
 from dptally.randomness import BitSource, SystemBits
+from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import check_memory_limit
@@ -114,15 +115,17 @@ class Frequencies(Counting):
         # Sorting by hashes alone is faster than by values, and as good unless two hashes collide. Then, and
         # where the source cannot be read again, rows are sorted by hashes and values. Nothing has been
         # yielded at that point: the counts of a key are known only when all rows are.
+        # A seed must choose alike whatever the order of rows.
+        tags = self._bits if self._bits.private else KeyedWords(draw_secret(self._bits), private=False)
         if not self._rows.once:
             try:
-                yield from self._count_sorted(hashed=True)
+                yield from self._count_sorted(tags, hashed=True)
                 return
             except HashCollision:
                 self._stop()
-        yield from self._count_sorted(hashed=False)
+        yield from self._count_sorted(tags, hashed=False)
 
-    def _count_sorted(self, *, hashed: bool) -> Iterator[pa.RecordBatch]:
+    def _count_sorted(self, tags: BitSource | KeyedWords, *, hashed: bool) -> Iterator[pa.RecordBatch]:
         sorting, counting = self._open(share=2 / 3), self._open(share=1 / 3)
         keys = ", ".join(f"k{i}" for i in range(len(self.key)))
         rows = self._rows.select(sorting)
@@ -133,7 +136,7 @@ class Frequencies(Counting):
         else:
             ordered = f"SELECT u, {keys} FROM ({with_hashes}) ORDER BY h, u, g, {keys}"  # noqa: S608
         chosen = bound_contributions(
-            sorting.batches(ordered), max_keys_per_unit=self.max_keys_per_unit, bits=self._bits, hashed=hashed
+            sorting.batches(ordered), max_keys_per_unit=self.max_keys_per_unit, bits=tags, hashed=hashed
         )
         counting.register_stream("chosen", schema, chosen)
         sql = f"SELECT {keys}, count(*) AS n FROM chosen GROUP BY {keys}"  # noqa: S608
