@@ -181,10 +181,10 @@ def publish(
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
         if on_spark:
+            frame = _open_with_spark(source, key, unit, count, format)  # first: it says what is not installed
             from dptally.spark import publishing
             from dptally.spark.rows import open_frame
 
-            frame = _open_with_spark(source, key, unit, count, format)
             spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
             _refuse_reserved(spark_rows.key)
             with progress_reporter(progress) as report:
