@@ -1,0 +1,242 @@
+"""The same work with every library, measured in one run: keys, errors, time, memory.
+
+    python benchmarks/peers/set_up.py                            # once: an environment for each peer
+    python benchmarks/peers/run.py                               # everything
+    python benchmarks/peers/run.py --only 'zipf-1e6/*' '*/dptally*'
+    python benchmarks/peers/run.py --list --only 'zipf-1e7/l1/*'
+    python benchmarks/peers/page.py                              # docs/peers.md from the results
+
+Each measurement is a process of its own, see `worker.py`. Runs of a task take turns, so that what else the machine
+does hits all alike. Results are written after every measurement to `results.json`; what is there already is not run
+again unless `--again`, so a run can be stopped and continued, and parts of it can be run at different times. Time
+does not depend on epsilon, so an entry that took too long once is not run with the other epsilon of the same data:
+it is recorded as too long as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from accuracy import compare, errors, expected_keys, read_release
+from catalogue import OWN
+from cells import PROMISES, Cell, choose_cells
+from data import MissingDataError, make_data, make_first, true_counts
+from set_up import CACHE
+from user_lines import count_user_lines
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+WORKER = HERE / "worker.py"
+_OURS = ("dptally_default", "dptally_gaussian")
+
+
+class Results:
+    """Measurements by cell and number of the run; on disk after each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.found: dict[str, Any] = {"machine": {}, "tasks": {}, "cells": {}}
+        if file.exists():
+            self.found = json.loads(file.read_text())
+
+    def runs(self, cell: Cell) -> list[dict[str, Any]]:
+        """What there is of a cell."""
+        runs: list[dict[str, Any]] = self.found["cells"].setdefault(cell.name, [])
+        return runs
+
+    def too_long(self, cell: Cell) -> float | None:
+        """The time limit this entry has exceeded on the same data, whatever epsilon was."""
+        for name, runs in self.found["cells"].items():
+            data_set, keys, _, entry = name.split("/")
+            if (data_set, keys, entry) == (cell.data_set, f"l{cell.keys_per_unit}", cell.entry.name):
+                limits = [run["limit"] for run in runs if run["status"] == "too long"]
+                if limits:
+                    return float(max(limits))
+        return None
+
+    def add(self, other: Path) -> None:
+        """Take over the measurements of another file, where there are more of a cell than here."""
+        found = json.loads(other.read_text())
+        for name, runs in found["cells"].items():
+            if len(runs) >= len(self.found["cells"].get(name, [])):
+                self.found["cells"][name] = runs
+        for part in ("tasks", "lines", "machine"):
+            self.found.setdefault(part, {}).update(found.get(part, {}))
+
+    def write(self) -> None:
+        """Replace the file by what there is now."""
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(self.found, indent=1, sort_keys=True) + "\n")
+        partial.rename(self._file)
+
+
+def interpreter(cell: Cell, environments: Path) -> Path | None:
+    """Which Python runs an entry; None if its environment is not there."""
+    if cell.entry.environment == OWN:
+        return Path(sys.executable)
+    python = environments / cell.entry.environment / "bin" / "python"
+    return python if python.exists() else None
+
+
+def measure(cell: Cell, python: Path, file: Path, first: Path, output: Path, limit: float) -> dict[str, Any]:
+    """Run a worker once. A process that takes too long is ended, with the processes it started."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.unlink(missing_ok=True)
+    function = "by_rows" if cell.by_rows else "by_units"
+    request = [str(cell.keys_per_unit), cell.epsilon, cell.delta]
+    command = [str(python), "-W", "ignore", str(WORKER), cell.entry.name, function, str(file), str(first), *request]
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    with output.with_suffix(".log").open("w") as log:
+        worker = subprocess.Popen(
+            [*command, str(time.time()), str(output)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # Spark leaves a folder where it runs; our own library may be on a relative path.
+            cwd=None if cell.entry.environment == OWN else output.parent,
+            start_new_session=True,
+        )
+        try:
+            failed = worker.wait(timeout=limit) != 0
+        except subprocess.TimeoutExpired:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+            return {"status": "too long", "limit": limit}
+        except BaseException:
+            os.killpg(worker.pid, signal.SIGKILL)
+            raise
+    if failed or not output.exists():
+        last = output.with_suffix(".log").read_text().strip().splitlines()
+        return {"status": "failed", "reason": last[-1][:300] if last else "ended without a word"}
+    measured, released = read_release(output)
+    rounded = {name: round(value, 3) for name, value in measured.items()}
+    return {"status": "done", **rounded, "keys": len(released)}
+
+
+@lru_cache(maxsize=2)
+def truth(file: Path, keys_per_unit: int, by_rows: bool) -> pl.DataFrame:
+    """True counts, kept for the entries of a task."""
+    return true_counts(file, keys_per_unit, by_rows)
+
+
+def judge(cell: Cell, run: dict[str, Any], output: Path, file: Path, directory: Path) -> None:
+    """Add errors and the comparison with our own release of the same number."""
+    _, released = read_release(output)
+    if cell.data_set == PROMISES:
+        units = pl.read_parquet(file)
+        run["units_betrayed"] = released.join(units, on="key").get_column("unit").n_unique()
+        return
+    true = truth(file, cell.keys_per_unit, cell.by_rows)
+    run.update({name: None if value is None else round(value, 4) for name, value in errors(released, true).items()})
+    run["common"] = {}
+    for name in _OURS:
+        ours = directory / cell.task / name / output.name
+        if cell.entry.private and ours.exists() and cell.entry.name not in _OURS:
+            run["common"][name] = compare(read_release(ours)[1], released, true)
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what it was measured."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory),
+        "polars": pl.__version__,
+    }
+
+
+def describe_task(cell: Cell, file: Path) -> dict[str, Any]:
+    """Size of the data, and the optimum where it is known: random bounding makes counts random, and it with them."""
+    true = truth(file, cell.keys_per_unit, cell.by_rows)
+    rows, units = pl.scan_parquet(file).select(rows=pl.len(), units=pl.col("unit").n_unique()).collect().row(0)
+    known = cell.data_set.startswith("zipf")
+    optimum = round(expected_keys(true, cell.epsilon, cell.delta), 2) if known else None
+    return {"rows": rows, "units": units, "distinct_keys": len(true), "optimum": optimum}
+
+
+def run_cell(cell: Cell, number: int, asked: argparse.Namespace, results: Results) -> str:
+    """One measurement, recorded; says what happened."""
+    runs = results.runs(cell)
+    if len(runs) > number and not asked.again:
+        return "there already"
+    python = interpreter(cell, asked.environments)
+    if python is None:
+        return f"left out: no environment {cell.entry.environment}, see set_up.py"
+    try:
+        file = make_data(cell.data, asked.cache / "data")
+    except MissingDataError as missing:
+        return f"left out: {missing}"
+    output = asked.cache / "releases" / cell.task / cell.entry.name / f"{number}.json.gz"
+    limit = None if asked.again else results.too_long(cell)
+    if limit is not None:
+        run: dict[str, Any] = {"status": "too long", "limit": limit}
+    else:
+        run = measure(cell, python, file, make_first(asked.cache / "data"), output, asked.limit)
+    if run["status"] == "done":
+        judge(cell, run, output, file, asked.cache / "releases")
+    run["date"] = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    run["load"] = round(os.getloadavg()[0], 1)
+    runs[number : number + 1] = [run]
+    results.found["machine"] = machine()
+    results.found["tasks"].setdefault(cell.task, describe_task(cell, file))
+    results.found.setdefault("lines", {})[cell.entry.name] = {
+        function: count_user_lines(cell.entry.file, function) for function in ("by_rows", "by_units")
+    }
+    results.write()
+    if run["status"] != "done":
+        return str(run["status"]) + (f": {run['reason']}" if "reason" in run else f" (over {run['limit']:.0f} s)")
+    return f"{run['keys']:,} keys, {run['wall']:.1f} s, {run['cpu']:.1f} CPU s, {run['peak']:.0f} MB"
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="cells, such as 'zipf-1e7/l1/*'")
+    parser.add_argument("--runs", type=int, default=1, help="of each cell; tables show the median (1)")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one process (300)")
+    parser.add_argument("--again", action="store_true", help="replace results that are there already")
+    parser.add_argument("--list", action="store_true", help="name the cells and do nothing")
+    parser.add_argument("--environments", type=Path, default=CACHE, help=f"of the peers ({CACHE})")
+    parser.add_argument("--cache", type=Path, default=CACHE, help=f"for data and releases ({CACHE})")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file that is read and added to")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="add results of other runs and stop")
+    asked = parser.parse_args()
+    if asked.merge:
+        results = Results(asked.results)
+        for other in asked.merge:
+            results.add(other)
+        results.write()
+        return 0
+    asked.cache, asked.environments = asked.cache.absolute(), asked.environments.absolute()
+    chosen = choose_cells(asked.only)
+    if not chosen:
+        parser.error("no cell matches; see --list.")
+    if asked.list:
+        print("\n".join(cell.name for cell in chosen))
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a worker is not left behind
+    results = Results(asked.results)
+    for task in dict.fromkeys(cell.task for cell in chosen):
+        for number in range(asked.runs):
+            for cell in (cell for cell in chosen if cell.task == task):
+                print(f"{cell.name} {number + 1}: ", end="", flush=True)
+                print(run_cell(cell, number, asked, results), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
