@@ -15,6 +15,7 @@ import numpy as np
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
 from dptally.estimates.subset_sums import Sum, estimate_sum
+from dptally.integer_columns import integer_column, integers
 from dptally.key_expressions import read_expression
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
@@ -59,7 +60,7 @@ class Release:
         shortfall: Shortfall | None = None,
     ) -> None:
         self._rows = rows
-        self._values: NDArray[np.int64] = rows.column("value").to_numpy()
+        self._values: NDArray[np.int64] = integers(rows.column("value"))
         self.guarantee = guarantee
         self.certificate = certificate
         self.law = law
@@ -92,11 +93,11 @@ class Release:
         """Some of the rows, with estimates and bounds."""
         import pyarrow as pa
 
-        found = estimate_frequencies(self.law, rows.column("value").to_numpy(), confidence, self.shortfall)
+        found = estimate_frequencies(self.law, integers(rows.column("value")), confidence, self.shortfall)
         nothing = pa.nulls(len(rows), type=pa.int64())
         table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
-            table = table.append_column(name, nothing if column is None else pa.array(column, type=pa.int64()))
+            table = table.append_column(name, nothing if column is None else integer_column(column))
         return table
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:

@@ -67,6 +67,7 @@ PUBLIC_SIDE = [
     "reporting_curves.py",
     "report",
     "explore",
+    "integer_columns.py",
     "labels.py",
     "whole_files.py",
     "ledger",

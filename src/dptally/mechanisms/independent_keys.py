@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
+from dptally.integer_columns import integer_column
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy import Guarantee
@@ -92,8 +93,8 @@ class IndependentKeys:
             values = draw(counts, bits if keyed is None else keyed.of_rows(keys.columns))
             kept = np.flatnonzero(values)
             # Always take, also nothing: the schema must survive a batch without reports.
-            part = pa.Table.from_batches([keys]).take(pa.array(kept))
-            reported.append(part.append_column("value", pa.array(values[kept], type=pa.int64())))
+            part = pa.Table.from_batches([keys]).take(integer_column(kept))
+            reported.append(part.append_column("value", integer_column(values[kept])))
         rows = pa.concat_tables(reported).combine_chunks()
         rows = in_order_of_keys(without_metadata(rows), frequencies.key)
         return Drawn(rows, self.promise(frequencies.unit, private=bits.private), self.certificate, self.law)

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
+from dptally.integer_columns import integer_column, integers
 from dptally.observation_models.reading import read_law
 from dptally.randomness.keyed import KeyedWords
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.errors import marked
-from dptally.summaries.counting import integer_column, integers
 
 if TYPE_CHECKING:
     from dptally.observation_models.reading import ReleasedLaw

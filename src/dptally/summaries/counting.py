@@ -6,16 +6,14 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session, in_background
 
-__all__ = ["Counting", "Progress", "integer_column", "integers"]
+__all__ = ["Counting", "Progress"]
 
 Progress = Callable[[str, float | None], None]
 
@@ -85,16 +83,3 @@ class Counting:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def integers(column: pa.Array) -> NDArray[np.int64]:
-    """A column of 64-bit integers without nulls as an array, without a copy."""
-    # Not column.to_numpy(): that imports pandas where it is installed.
-    values = np.frombuffer(column.buffers()[1], dtype=np.int64)
-    return values[column.offset : column.offset + len(column)]
-
-
-def integer_column(values: NDArray[np.int64]) -> pa.Array:
-    """The inverse of `integers`: 64-bit integers as a column, without a copy."""
-    # Not pa.array(values): that imports pandas too.
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

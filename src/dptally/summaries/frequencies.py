@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from dptally.contributions import HashCollision, bound_contributions, check_max_keys_per_unit
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.integer_columns import integers
 from dptally.observation_models.sampling_schemes import Scheme
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import check_memory_limit
-from dptally.summaries.counting import Counting, Progress, integers
+from dptally.summaries.counting import Counting, Progress
 
 __all__ = ["Frequencies", "count_keys", "count_occurrences"]
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.integer_columns import integers
 from dptally.randomness import BitSource
 from dptally.randomness.thinning import RATE_BITS
 from dptally.sources import Rows
 from dptally.sources.engine import check_memory_limit
-from dptally.summaries.counting import Counting, Progress, integers
+from dptally.summaries.counting import Counting, Progress
 
 __all__ = ["SampledRows", "sample_rows"]
 

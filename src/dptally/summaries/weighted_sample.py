@@ -15,12 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.integer_columns import integer_column, integers
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import BATCH_ROWS, Session, check_memory_limit
 from dptally.sources.parquet_pages import ColumnChunk, UnreadablePages, find_chunks
-from dptally.summaries.counting import Counting, Progress, integer_column, integers
+from dptally.summaries.counting import Counting, Progress
 from dptally.summaries.inclusion import RowHits
 from dptally.summaries.page_sample import PageSample
 
