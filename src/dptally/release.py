@@ -14,6 +14,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies
+from dptally.estimates.sql_text import check_sql
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["RESERVED_COLUMNS", "Release"]
 
 RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
+_LONGEST_REASON = 300
 
 
 class Release:
@@ -186,14 +188,18 @@ class Release:
         import polars as pl
 
         try:
-            wanted = (pl.sql_expr(expression) if isinstance(expression, str) else expression).alias("__wanted")
+            if isinstance(expression, str):
+                check_sql(name, expression)
+                expression = pl.sql_expr(expression)
+            wanted = expression.alias("__wanted")
             try:
                 keys = pl.DataFrame(pl.from_arrow(self._rows.select(list(self.key))))
                 return keys.with_columns(wanted).get_column("__wanted"), False
             except pl.exceptions.ColumnNotFoundError:
                 return self.table().with_columns(wanted).get_column("__wanted"), True
-        except pl.exceptions.PolarsError as error:
-            raise InvalidParameter(f"{name} cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            reason = (str(error).splitlines() or ["unknown reason"])[0][:_LONGEST_REASON]
+            raise InvalidParameter(f"{name} cannot be evaluated on the release: {reason}") from None
 
     def accuracy(
         self, frequencies: Frequencies, of: FrequencyFunction | str | None = None, *, kind: EstimatorKind = "mle"
