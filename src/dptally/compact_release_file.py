@@ -18,14 +18,14 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.compact_release import CompactRelease
-from dptally.errors import DptallyError, InvalidParameter, UnreadableRelease
+from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
 from dptally.privacy import Guarantee, Record
+from dptally.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json
 from dptally.universes import Universe, read_universe
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -85,12 +85,12 @@ def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
         raise UnreadableRelease(f"{place} is damaged: its checksum does not match.")
     body_start = _START.size + header_length
     try:
-        facts = json.loads(content[_START.size : body_start])
+        facts = read_json(content[_START.size : body_start])
         law = _read_law(facts["law"])
         guarantee = _read_guarantee(facts["guarantee"])
         capacity, beyond_capacity = int(facts["capacity"]), _read_beyond(facts["beyond_capacity"])
         name, size = str(facts["universe"]), int(facts["universe_size"])
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, RecursionError, DptallyError):
+    except DAMAGE:
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     width = -(-law.exponent // 8)
     body = content[body_start:-_CHECKSUM]
@@ -140,13 +140,13 @@ def _read_law(facts: dict[str, Any]) -> FieldGeometric:
         raise ValueError("another law")
     if largest_count >= 1 << 62 or element_bits > _LARGEST_ELEMENT_BITS:
         raise ValueError("too large")
-    return FieldGeometric(exponent, largest_count, _fraction(facts["ratio"]), int(facts["floor"]), element_bits)
+    return FieldGeometric(exponent, largest_count, read_fraction(facts["ratio"]), int(facts["floor"]), element_bits)
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
     found = Guarantee(
-        epsilon=_fraction(facts["epsilon"]),
-        delta=_fraction(facts["delta"]),
+        epsilon=read_fraction(facts["epsilon"]),
+        delta=read_fraction(facts["delta"]),
         unit=None if facts["unit"] is None else str(facts["unit"]),
         max_keys_per_unit=int(facts["max_keys_per_unit"]),
         mechanism=str(facts["mechanism"]),
@@ -154,15 +154,9 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
         neighbours=str(facts["neighbours"]),
         record=Record.read(facts.get("record")),
     )
-    if found.epsilon <= 0 or found.delta != 0 or found.max_keys_per_unit < 1:
+    if found.delta != 0 or found.max_keys_per_unit < 1:
         raise ValueError("another guarantee")
-    return found
-
-
-def _fraction(text: object) -> Fraction:
-    """Whole numbers with a stroke between them: no exponents, which a few letters can make endless."""
-    numerator, _, denominator = str(text).partition("/")
-    return Fraction(int(numerator), int(denominator or "1"))
+    return check_guarantee(found)
 
 
 def _read_beyond(text: object) -> BeyondCapacity:

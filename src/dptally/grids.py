@@ -157,7 +157,15 @@ class Grid:
         sound = 1 <= bins <= 4 * LARGEST_RESOLUTION and branching >= 2 and 1 <= levels <= 64
         if not (sound and branching ** (levels - 1) < max(bins, 2) <= branching**levels and width > 0 and start <= end):
             raise ValueError("not a grid")
-        return cls(kind, start, end, width, bins, branching, levels, outside)
+        if not (math.isfinite(start) and math.isfinite(end) and math.isfinite(width)):
+            raise ValueError("not a grid")
+        if kind != "number" and max(abs(start), abs(end), width) > _LARGEST_TICK:
+            raise ValueError("not a grid")
+        found = cls(kind, start, end, width, bins, branching, levels, outside)
+        if not start <= found.edge(bins - 1) <= end:
+            raise ValueError("not a grid")
+        found.value(found.edge(0)), found.value(found.edge(bins))  # no date outside the calendar
+        return found
 
 
 def make_grid(

@@ -22,6 +22,7 @@ from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.privacy import Certificate, Guarantee
 from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.range_release import as_share
+from dptally.stored_facts import DAMAGE, read_fraction
 from dptally.tree_laws import make_tree_law
 
 __all__ = ["QuantileAnswer", "QuantileRounds", "Round", "answer"]
@@ -67,12 +68,14 @@ class Round:
         try:
             grid = Grid.read(facts["grid"])
             number, rounds, split = (int(facts[name]) for name in ("number", "rounds", "split"))
-            rate = None if facts["rate"] is None else Fraction(facts["rate"])
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            rate = None if facts["rate"] is None else read_fraction(facts["rate"])
+            known = 1 <= number <= rounds and 1 <= split < grid.bins and (rate is None or 0 < rate < 1)
+            threshold = grid.value(grid.edge(split)) if known else None
+        except DAMAGE:
             raise InvalidParameter("the message is not a round of a quantile search.") from None
-        if not (1 <= number <= rounds and 1 <= split < grid.bins and (rate is None or 0 < rate < 1)):
+        if threshold is None:
             raise InvalidParameter("the message is not a round of a quantile search.")
-        return cls(number, rounds, split, grid.value(grid.edge(split)), grid, rate)
+        return cls(number, rounds, split, threshold, grid, rate)
 
 
 def answer(value: object, question: Round) -> Literal[0, 1] | None:

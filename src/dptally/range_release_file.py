@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from dptally.errors import DptallyError, UnreadableRelease
+from dptally.errors import UnreadableRelease
 from dptally.estimates.node_sums import TreeLaw
 from dptally.grids import Grid
 from dptally.observation_models import DyadicGeometric
 from dptally.observation_models.reading import read_law
 from dptally.privacy import Certificate, Guarantee, Record
 from dptally.range_release import RangeRelease
+from dptally.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json, read_table
 from dptally.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
@@ -70,22 +71,16 @@ def load_ranges(path: str | Path) -> RangeRelease:
         UnreadableRelease: if the file is missing, damaged, not such a release, or of a newer version.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     place = Path(path)
-    if not place.is_file():
-        raise UnreadableRelease(f"{place} is not a file.")
-    try:
-        table = pq.read_table(place, partitioning=None)
-    except (pa.ArrowException, OSError, ValueError):
-        raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
+    table = read_table(place)
     packed = (table.schema.metadata or {}).get(_KEY)
     if packed is None:
         raise UnreadableRelease(f"{place} is a Parquet file but not a dptally release of ranges.")
     try:
-        facts = json.loads(packed)
+        facts = read_json(packed)
         version = facts["format_version"]
-    except (ValueError, KeyError, TypeError):
+    except DAMAGE:
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if version != FORMAT_VERSION:
         raise UnreadableRelease(
@@ -94,7 +89,7 @@ def load_ranges(path: str | Path) -> RangeRelease:
         )
     try:
         return _parse(table, facts)
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, pa.ArrowException, DptallyError):
+    except (pa.ArrowException, *DAMAGE):
         raise UnreadableRelease(f"{place} has damaged metadata or nodes.") from None
 
 
@@ -122,7 +117,8 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
         values.append(found)
     if not isinstance(law, DyadicGeometric) and len(value) and value.min() < 1:
         raise ValueError("not a reported value")
-    guarantee, certificate = _read(Guarantee, facts["guarantee"]), _read(Certificate, facts["certificate"])
+    guarantee = check_guarantee(_read(Guarantee, facts["guarantee"]))
+    certificate = _read(Certificate, facts["certificate"])
     return RangeRelease(grid, str(facts["value"]), values, guarantee, certificate, law)
 
 
@@ -140,7 +136,7 @@ def _read(kind: type[_Record], facts: dict[str, Any]) -> _Record:
             continue
         part = facts[field.name]
         if field.type == "Fraction":
-            part = Fraction(str(part))
+            part = read_fraction(part)
         elif field.type == "tuple[int, int]":
             first, second = part
             part = (int(first), int(second))

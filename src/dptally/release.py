@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["RESERVED_COLUMNS", "Release"]
 
 RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
+_LONGEST_REASON = 300
 
 
 class Release:
@@ -196,8 +197,9 @@ class Release:
                 return keys.with_columns(wanted).get_column("__wanted"), False
             except pl.exceptions.ColumnNotFoundError:
                 return self.table().with_columns(wanted).get_column("__wanted"), True
-        except pl.exceptions.PolarsError as error:
-            raise InvalidParameter(f"{name} cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            reason = (str(error).splitlines() or ["unknown reason"])[0][:_LONGEST_REASON]
+            raise InvalidParameter(f"{name} cannot be evaluated on the release: {reason}") from None
 
     def accuracy(
         self, frequencies: Frequencies, of: FrequencyFunction | str | None = None, *, kind: EstimatorKind = "mle"

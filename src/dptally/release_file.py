@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.errors import DptallyError, UnreadableRelease
+from dptally.errors import UnreadableRelease
 from dptally.estimates.shortfall import Shortfall
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.privacy import Certificate, Guarantee, Record
 from dptally.release import RESERVED_COLUMNS, Release
+from dptally.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json, read_table
 from dptally.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
@@ -91,9 +91,6 @@ def load(path: str | Path) -> Release | CompactRelease:
     Raises:
         UnreadableRelease: if the file is missing, damaged, not a release, or of a newer version.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     place = Path(path)
     if not place.is_file():
         raise UnreadableRelease(f"{place} is not a file.")
@@ -101,11 +98,7 @@ def load(path: str | Path) -> Release | CompactRelease:
         from dptally import compact_release_file
 
         return compact_release_file.load(place)
-    try:
-        table = pq.read_table(place, partitioning=None)
-    except (pa.ArrowException, OSError, ValueError):
-        raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
-    return _parse(table, place)
+    return _parse(read_table(place), place)
 
 
 def _starts_like_a_compact_release(place: Path) -> bool:
@@ -126,9 +119,9 @@ def _parse(table: pa.Table, place: Path) -> Release:
     if packed is None:
         raise UnreadableRelease(f"{place} is a Parquet file but not a dptally release.")
     try:
-        facts = json.loads(packed)
+        facts = read_json(packed)
         version = facts["format_version"]
-    except (ValueError, KeyError, TypeError):
+    except DAMAGE:
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if version != FORMAT_VERSION:
         raise UnreadableRelease(
@@ -137,7 +130,7 @@ def _parse(table: pa.Table, place: Path) -> Release:
         )
     try:
         law = read_law(facts["law"])
-        guarantee = _read_guarantee(facts["guarantee"])
+        guarantee = check_guarantee(_read_guarantee(facts["guarantee"]))
         certificate = _read_certificate(facts["certificate"])
         shortfall = _read_shortfall(facts.get("shortfall"))
         key = [str(name) for name in facts["key"]]
@@ -149,7 +142,7 @@ def _parse(table: pa.Table, place: Path) -> Release:
             or any(name in RESERVED_COLUMNS for name in key)
             or (len(rows) and pc.min(values).as_py() < _smallest_value(law))
         )
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, pa.ArrowException, DptallyError):
+    except (pa.ArrowException, *DAMAGE):
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if damaged:
         raise UnreadableRelease(f"{place} has damaged metadata.")
@@ -162,13 +155,13 @@ def _smallest_value(law: ReleasedLaw) -> int:
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
     return Guarantee(
-        epsilon=Fraction(facts["epsilon"]),
-        delta=Fraction(facts["delta"]),
+        epsilon=read_fraction(facts["epsilon"]),
+        delta=read_fraction(facts["delta"]),
         unit=None if facts["unit"] is None else str(facts["unit"]),
         max_keys_per_unit=int(facts["max_keys_per_unit"]),
         mechanism=str(facts["mechanism"]),
-        spent_on_size=Fraction(facts["spent_on_size"]),
-        spent_on_shortfall=Fraction(facts.get("spent_on_shortfall", 0)),
+        spent_on_size=read_fraction(facts["spent_on_size"]),
+        spent_on_shortfall=read_fraction(facts.get("spent_on_shortfall", 0)),
         sketch_capacity=None if facts.get("sketch_capacity") is None else int(facts["sketch_capacity"]),
         sketches=int(facts.get("sketches", 1)),
         elements_per_unit=int(facts.get("elements_per_unit", 1)),
@@ -181,17 +174,17 @@ def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
 def _read_certificate(facts: dict[str, Any]) -> Certificate:
     higher, lower = facts["worst_pair"]
     return Certificate(
-        epsilon=Fraction(facts["epsilon"]),
-        delta=Fraction(facts["delta"]),
-        worst_delta=Fraction(facts["worst_delta"]),
+        epsilon=read_fraction(facts["epsilon"]),
+        delta=read_fraction(facts["delta"]),
+        worst_delta=read_fraction(facts["worst_delta"]),
         worst_pair=(int(higher), int(lower)),
         rows_checked=int(facts["rows_checked"]),
         table_sha256=str(facts["table_sha256"]),
         copies=int(facts["copies"]),
-        total_epsilon=Fraction(facts["total_epsilon"]),
-        total_delta=Fraction(facts["total_delta"]),
+        total_epsilon=read_fraction(facts["total_epsilon"]),
+        total_delta=read_fraction(facts["total_delta"]),
         judge=str(facts.get("judge", "rows")),
-        worst_ratio=Fraction(facts.get("worst_ratio", 0)),
+        worst_ratio=read_fraction(facts.get("worst_ratio", 0)),
     )
 
 

@@ -40,7 +40,6 @@ SUBQUERIES = (
 ODD = (
     "word = E'\\'' OR word IN (SELECT column_1 FROM read_csv('{file}')) OR word = '",
     "word = $$a$$",
-    "word = `a`",
     "word = 'a' -- comment",
     "word /* comment */ = 'a'",
     "word = 'a'; DROP TABLE x",
@@ -60,14 +59,14 @@ def test_expressions_on_columns_are_read(text: str) -> None:
 @pytest.mark.parametrize("text", SUBQUERIES)
 def test_subqueries_are_refused(text: str, tmp_path: Path) -> None:
     """Every way to begin a subquery is refused before the text is parsed."""
-    with pytest.raises(InvalidParameter, match="where must be an expression on the columns"):
+    with pytest.raises(InvalidParameter, match="where must not hold"):
         read_expression("where", text.format(file=tmp_path / "secret.csv"))
 
 
 @pytest.mark.parametrize("text", ODD)
 def test_other_quotes_and_comments_are_refused(text: str, tmp_path: Path) -> None:
     """What could make the text read differently than it looks is refused."""
-    with pytest.raises(InvalidParameter, match="without comments, with plain quotes"):
+    with pytest.raises(InvalidParameter, match="where is not an expression: character"):
         read_expression("where", text.format(file=tmp_path / "secret.csv"))
 
 
@@ -99,7 +98,7 @@ def test_no_file_is_read_and_no_server_asked(tmp_path: Path) -> None:
         for target in (secret, address):
             for begin in ("SELECT * FROM", "FROM"):
                 text = f"key IN ({begin} read_csv('{target}'))"
-                with pytest.raises(InvalidParameter, match="without subqueries") as refusal:
+                with pytest.raises(InvalidParameter, match="must not hold") as refusal:
                     release.sum(text)
                 assert "hidden" not in str(refusal.value)
                 with pytest.raises(InvalidParameter, match="times must be an expression"):
@@ -112,5 +111,5 @@ def test_text_that_is_no_expression_or_too_long() -> None:
     """One sentence each."""
     with pytest.raises(InvalidParameter, match="where cannot be evaluated on the release"):
         read_expression("where", "word LIKE")
-    with pytest.raises(InvalidParameter, match="at most 10,000 characters, got 10,001"):
-        read_expression("where", "x" * 10_001)
+    with pytest.raises(InvalidParameter, match="where must have at most 1048576 characters"):
+        read_expression("where", "x" * ((1 << 20) + 1))

@@ -31,6 +31,7 @@ from dptally.labels import printable
 __all__ = ["main"]
 
 _BAD_REQUEST, _FAILED = 2, 1
+_LONGEST = 2000  # characters of an error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,8 +80,13 @@ def _report(error: BaseException) -> int:
         traceback.print_exception(error)
     _flush_or_drop()
     sentence = re.sub(r":/+\S*@", "://***@", sentence)  # a URL in the wrong place may hold a password
-    print(f"dptally: {printable(sentence)}", file=sys.stderr)
+    print(f"dptally: {_shortened(printable(sentence))}", file=sys.stderr)
     return status
+
+
+def _shortened(sentence: str) -> str:
+    """A sentence without the middle of what an argument of thousands of characters makes of it."""
+    return sentence if len(sentence) <= _LONGEST else f"{sentence[: _LONGEST // 2]} ... {sentence[-_LONGEST // 2 :]}"
 
 
 def _flush_or_drop() -> None:

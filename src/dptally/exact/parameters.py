@@ -19,6 +19,8 @@ Number = int | float | str | Fraction | Decimal
 
 MAX_EPSILON = 32
 MIN_DELTA = Fraction(1, 2**64)
+_LARGEST_EXPONENT = 1000
+_LONGEST_NUMBER = 9000  # two numbers of as many digits as Python reads, and a stroke
 
 
 def as_fraction(name: str, number: object) -> Fraction:
@@ -39,12 +41,16 @@ def as_fraction(name: str, number: object) -> Fraction:
     """
     if isinstance(number, str):
         try:
+            _check_size(name, number)
             return Fraction(number.strip())
+        except InvalidParameter:
+            raise
         except (ValueError, ZeroDivisionError):
             raise InvalidParameter(f"{name} must be a number, got {number[:40]!r}.") from None
     if isinstance(number, Decimal):
         if not number.is_finite():
             raise InvalidParameter(f"{name} must be a finite number, got {number}.")
+        _check_size(name, str(number))
         return Fraction(number)
     if isinstance(number, bool) or not isinstance(number, numbers.Real):
         raise InvalidParameter(f"{name} must be a number, got {type(number).__name__}.")
@@ -54,6 +60,21 @@ def as_fraction(name: str, number: object) -> Fraction:
     if not math.isfinite(value):
         raise InvalidParameter(f"{name} must be a finite number, got {value}.")
     return Fraction(value)
+
+
+def _check_size(name: str, text: str) -> None:
+    """Refuse what would take more digits than anybody means: a few letters, such as 1e999999999, can ask for a billion.
+
+    Raises:
+        InvalidParameter: if the number has too many digits.
+        ValueError: if the exponent is no number.
+    """
+    _, _, exponent = text.lower().partition("e")
+    if len(text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
+        raise InvalidParameter(
+            f"{name} must have an exponent of at most {_LARGEST_EXPONENT} and {_LONGEST_NUMBER} characters, "
+            f"got {text[:40]!r}."
+        )
 
 
 def as_epsilon(number: object) -> Fraction:

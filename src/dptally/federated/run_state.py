@@ -12,6 +12,7 @@ from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.privacy.guarantee import Record
+from dptally.stored_facts import DAMAGE, read_fraction, read_json
 from dptally.whole_files import check_target, complete_or_absent
 
 __all__ = ["Attempt", "FinishedRound", "RunState"]
@@ -90,7 +91,7 @@ class RunState:
                 check_target(path, overwrite=False)
             return cls(path, task, run)
         try:
-            data = json.loads(path.read_bytes())
+            data = read_json(path.read_bytes())
             found = cls(
                 path,
                 data["task"],
@@ -100,7 +101,7 @@ class RunState:
                 Record.read(data.get("paid")),
             )
             known = data["format"] == _FORMAT
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except DAMAGE:
             known = False
         if not known:
             raise InvalidSource(f"{path} is not the state of a run, or is damaged.")
@@ -162,8 +163,8 @@ def _attempt(data: Mapping[str, Any]) -> Attempt:
     return Attempt(
         int(data["number"]),
         bytes.fromhex(data["name"]),
-        Fraction(data["epsilon"]),
-        Fraction(data["delta"]),
+        read_fraction(data["epsilon"]),
+        read_fraction(data["delta"]),
         bool(data["finished"]),
     )
 

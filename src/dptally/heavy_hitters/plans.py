@@ -19,6 +19,7 @@ from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
+from dptally.stored_facts import DAMAGE, read_fraction
 
 __all__ = ["MECHANISM", "TriePlan", "plan_trie"]
 
@@ -131,16 +132,16 @@ class TriePlan:
             domain = Domain.from_dict(facts["domain"])
             lengths = _as_lengths(facts["lengths"], 1, domain)
             law = RoundLaw(
-                rate=Fraction(facts["rate"]),
+                rate=read_fraction(facts["rate"]),
                 threshold=as_count("threshold", facts["threshold"], largest=LARGEST_THRESHOLD),
                 rounds=1 if single_round else len(lengths),
                 composition=facts["composition"],
-                round_epsilon=Fraction(facts["round_epsilon"]),
+                round_epsilon=read_fraction(facts["round_epsilon"]),
                 certificate=_read_certificate(facts["certificate"]),
             )
             # Refuses a rate or threshold out of range.
             SampleAndThreshold(epsilon, delta, rate=law.rate, threshold=law.threshold)
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        except DAMAGE:
             raise InvalidParameter("the data is not a plan for heavy hitters, or is damaged.") from None
         return cls(epsilon, delta, domain, lengths, single_round, law)
 
@@ -207,15 +208,15 @@ def _as_lengths(levels: object, step: object, domain: Domain) -> tuple[int, ...]
 def _read_certificate(facts: dict[str, Any]) -> Certificate:
     higher, lower = facts["worst_pair"]
     return Certificate(
-        epsilon=Fraction(facts["epsilon"]),
-        delta=Fraction(facts["delta"]),
-        worst_delta=Fraction(facts["worst_delta"]),
+        epsilon=read_fraction(facts["epsilon"]),
+        delta=read_fraction(facts["delta"]),
+        worst_delta=read_fraction(facts["worst_delta"]),
         worst_pair=(int(higher), int(lower)),
         rows_checked=int(facts["rows_checked"]),
         table_sha256=str(facts["table_sha256"]),
         copies=int(facts["copies"]),
-        total_epsilon=Fraction(facts["total_epsilon"]),
-        total_delta=Fraction(facts["total_delta"]),
+        total_epsilon=read_fraction(facts["total_epsilon"]),
+        total_delta=read_fraction(facts["total_delta"]),
         judge=str(facts["judge"]),
-        worst_ratio=Fraction(facts["worst_ratio"]),
+        worst_ratio=read_fraction(facts["worst_ratio"]),
     )

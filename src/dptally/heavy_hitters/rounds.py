@@ -25,6 +25,7 @@ from dptally.heavy_hitters.tree import Node, PrefixTree
 from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.observation_models.sample_and_threshold import as_rate
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
+from dptally.stored_facts import DAMAGE
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
@@ -106,7 +107,7 @@ class Round:
             valid = made.previous < made.length and all(
                 domain.is_node(node, made.previous, made.previous) and node[-1] == OPEN for node in made.prefixes
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except DAMAGE:
             valid = False
         if not valid:
             raise InvalidParameter("the data is not a round of heavy hitters, or is damaged.")

@@ -16,6 +16,7 @@ from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
 from dptally.privacy import Record
+from dptally.stored_facts import DAMAGE, read_json, read_table
 from dptally.whole_files import check_target, complete_or_absent
 
 __all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
@@ -53,22 +54,16 @@ def load_tree(path: str | Path) -> PrefixTree:
         UnreadableRelease: if the file is missing, damaged, not of a prefix tree, or of another version.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     place = Path(path)
-    if not place.is_file():
-        raise UnreadableRelease(f"{place} is not a file.")
-    try:
-        table = pq.read_table(place, partitioning=None)
-    except (pa.ArrowException, OSError, ValueError):
-        raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
+    table = read_table(place)
     packed = (table.schema.metadata or {}).get(_KEY)
     if packed is None:
         raise UnreadableRelease(f"{place} is a Parquet file but not a prefix tree of dptally.")
     try:
-        facts = json.loads(packed)
+        facts = read_json(packed)
         version = facts["format_version"]
-    except (ValueError, KeyError, TypeError):
+    except DAMAGE:
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
     if version != FORMAT_VERSION:
         raise UnreadableRelease(
@@ -88,7 +83,7 @@ def load_tree(path: str | Path) -> PrefixTree:
         _check(plan, nodes)
         promise = plan.guarantee(unit=unit, private=facts["private"] is True)
         return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
-    except (KeyError, TypeError, ValueError, AttributeError, InvalidParameter, pa.ArrowException):
+    except (pa.ArrowException, *DAMAGE):
         raise UnreadableRelease(f"{place} has damaged metadata.") from None
 
 

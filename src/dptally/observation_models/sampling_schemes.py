@@ -27,6 +27,8 @@ __all__ = [
 
 UNIT_BITS = 127
 _FIRST_PRECISION = 192
+_LARGEST_PART = 1 << 512
+_LARGEST_FREQUENCY = 1 << 64
 
 
 class Scheme(ABC):
@@ -86,6 +88,8 @@ class _Threshold(Scheme):
         self.power = as_fraction("power", power)
         if self._rate is not None and self._rate <= 0:
             raise InvalidParameter(f"rate must be a positive number, got {rate}.")
+        if self._rate is not None and max(self._rate.numerator, self._rate.denominator) >= _LARGEST_PART:
+            raise InvalidParameter("rate must be a fraction of two numbers below 2^512.")
         if not 0 <= self.power <= 2:
             raise InvalidParameter(f"power must be from 0 to 2, got {power}.")
         if self.power.denominator > 1000:
@@ -231,15 +235,17 @@ class Priority(_Threshold):
 
     @property
     def certain_from(self) -> int | None:
-        """The smallest frequency with rate i^power >= 1."""
+        """The smallest frequency with rate i^power >= 1; None if no frequency there can be reaches it."""
         if self.power == 0:
             return 1
-        low, high = 1, 2
-        while self.bounds(high, 64)[0] < 1:
-            low, high = high, 2 * high
+        # rate i^(p/r) >= 1 exactly if i^p >= 1 / rate^r.
+        least = math.ceil(1 / self.rate**self.power.denominator)
+        if _LARGEST_FREQUENCY**self.power.numerator < least:
+            return None
+        low, high = 1, _LARGEST_FREQUENCY
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.bounds(middle, 64)[0] >= 1 else (middle + 1, high)
+            low, high = (low, middle) if middle**self.power.numerator >= least else (middle + 1, high)
         return low
 
 
@@ -324,15 +330,17 @@ def _read(probabilities: Sequence[object]) -> tuple[Fraction, ...]:
 
 
 def _integer_root(number: int, degree: int) -> int:
-    """The largest integer whose `degree`-th power is at most `number`, by Newton's method from above."""
+    """The largest integer whose `degree`-th power is at most `number`."""
     if number < 2 or degree == 1:
         return number
     if degree == 2:
         return math.isqrt(number)
-    guess = 1 << -(-number.bit_length() // degree)
-    # Invariant: guess is at least the root; each step falls until it is the root.
-    while True:
-        following = ((degree - 1) * guess + number // guess ** (degree - 1)) // degree
-        if following >= guess:
-            return guess
-        guess = following
+    from flint import fmpz
+
+    root = int(fmpz(number).root(degree))
+    # Whatever the library does, the root is right: one step of this loop at most is ever needed.
+    while root**degree > number:
+        root -= 1
+    while (root + 1) ** degree <= number:
+        root += 1
+    return root

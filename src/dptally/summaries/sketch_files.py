@@ -35,6 +35,7 @@ _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
 _KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
 _MERGED, _STANDARD, _SEEDED = 1, 2, 4
+_LARGEST_NUMBER = (1 << 62) - 1  # of elements, decrements or keys: what adds two of them up still fits 64 bits
 _SUMMED = 3  # the class of added-up sketches, whose number stands in place of decrements
 
 
@@ -130,6 +131,7 @@ def _parse(packed: bytes) -> SketchState | None:
         or flags > 7
         or not 1 <= capacity <= 1 << 30
         or limit < 1
+        or max(total, decrements, limit) > _LARGEST_NUMBER
     ):
         return None
     kind = _KINDS[kind_number]
@@ -141,6 +143,8 @@ def _parse(packed: bytes) -> SketchState | None:
     ):
         return None
     counts = np.frombuffer(packed, dtype="<i8", count=count, offset=_HEADER.size).astype(np.int64)
+    if (counts > _LARGEST_NUMBER).any():
+        return None
     keys = None
     if kind is not None:
         keys = _parse_keys(packed, kind, count, _HEADER.size + 8 * count, _HEADER.size + 8 * (count + words), text_size)
