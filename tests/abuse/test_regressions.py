@@ -1,4 +1,4 @@
-"""Inputs that once did harm, found by fuzzing: each is refused in one sentence now, or read."""
+"""Inputs that once did harm: each is refused in one sentence now, or read."""
 
 from __future__ import annotations
 

@@ -41,21 +41,20 @@ def fuzz(name: str, seconds: int) -> None:
 
 def main() -> int:
     """Run the targets one after the other, and print a table."""
+    if sys.argv[1:2] == ["--one"]:  # before anything is imported that is to be instrumented
+        fuzz(sys.argv[2], int(sys.argv[3]))
     sys.path.insert(0, str(ROOT))
     from tests.abuse.fuzz.targets import TARGETS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
-    parser.add_argument("--one", action="store_true", help="fuzz in this process; used by the run itself")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)")
     given = parser.parse_args()
-    if given.one:
-        fuzz(given.targets[0], given.seconds)
     failed = 0
     print("| target | seconds | executions | coverage | finding |\n| --- | ---: | ---: | ---: | --- |")  # noqa: T201
     for name in given.targets or TARGETS:
         start = time.monotonic()
-        command = [sys.executable, __file__, "--one", "--seconds", str(given.seconds), name]
+        command = [sys.executable, __file__, "--one", name, str(given.seconds)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=ROOT)
         runs = re.findall(r"stat::number_of_executed_units:\s*(\d+)", done.stderr) or re.findall(r"#(\d+)", done.stderr)
         covered = re.findall(r"cov: (\d+)", done.stderr)
