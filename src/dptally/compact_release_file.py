@@ -18,14 +18,14 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.compact_release import CompactRelease
-from dptally.errors import DptallyError, InvalidParameter, UnreadableRelease
+from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
-from dptally.privacy import Guarantee, Record
+from dptally.privacy import Guarantee
+from dptally.release_metadata import check_version, facts_of, intact, read_fraction, read_guarantee
 from dptally.universes import Universe, read_universe
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -76,22 +76,16 @@ def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
     if len(content) < _START.size + _CHECKSUM:
         raise UnreadableRelease(f"{place} is damaged: it ends too early.")
     _, version, header_length = _START.unpack_from(content)
-    if version != FORMAT_VERSION:
-        raise UnreadableRelease(
-            f"{place} has format version {version}, and this dptally reads version {FORMAT_VERSION}; "
-            "a newer dptally may read it."
-        )
+    check_version(place, version, FORMAT_VERSION)
     if hashlib.sha256(content[:-_CHECKSUM]).digest() != content[-_CHECKSUM:]:
         raise UnreadableRelease(f"{place} is damaged: its checksum does not match.")
     body_start = _START.size + header_length
-    try:
+    with intact(place):
         facts = json.loads(content[_START.size : body_start])
         law = _read_law(facts["law"])
         guarantee = _read_guarantee(facts["guarantee"])
         capacity, beyond_capacity = int(facts["capacity"]), _read_beyond(facts["beyond_capacity"])
         name, size = str(facts["universe"]), int(facts["universe_size"])
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, RecursionError, DptallyError):
-        raise UnreadableRelease(f"{place} has damaged metadata.") from None
     width = -(-law.exponent // 8)
     body = content[body_start:-_CHECKSUM]
     if capacity < 1 or len(body) != width * (capacity + 1) or not 1 <= size <= law.size:
@@ -107,7 +101,7 @@ def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
 
 def metadata(release: CompactRelease) -> dict[str, Any]:
     """Everything about a release but its coefficients, as plain data."""
-    law, guarantee = release.law, release.guarantee
+    law = release.law
     return {
         "universe": release.universe.name,
         "universe_size": release.universe.size,
@@ -121,16 +115,7 @@ def metadata(release: CompactRelease) -> dict[str, Any]:
             "floor": law.floor,
             "element_bits": law.element_bits,
         },
-        "guarantee": {
-            "epsilon": str(guarantee.epsilon),
-            "delta": str(guarantee.delta),
-            "unit": guarantee.unit,
-            "max_keys_per_unit": guarantee.max_keys_per_unit,
-            "mechanism": guarantee.mechanism,
-            "private": guarantee.private,
-            "neighbours": guarantee.neighbours,
-            "record": None if guarantee.record is None else guarantee.record.facts(),
-        },
+        "guarantee": facts_of(release.guarantee),
     }
 
 
@@ -140,29 +125,14 @@ def _read_law(facts: dict[str, Any]) -> FieldGeometric:
         raise ValueError("another law")
     if largest_count >= 1 << 62 or element_bits > _LARGEST_ELEMENT_BITS:
         raise ValueError("too large")
-    return FieldGeometric(exponent, largest_count, _fraction(facts["ratio"]), int(facts["floor"]), element_bits)
+    return FieldGeometric(exponent, largest_count, read_fraction(facts["ratio"]), int(facts["floor"]), element_bits)
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
-    found = Guarantee(
-        epsilon=_fraction(facts["epsilon"]),
-        delta=_fraction(facts["delta"]),
-        unit=None if facts["unit"] is None else str(facts["unit"]),
-        max_keys_per_unit=int(facts["max_keys_per_unit"]),
-        mechanism=str(facts["mechanism"]),
-        private=facts["private"] is True,
-        neighbours=str(facts["neighbours"]),
-        record=Record.read(facts.get("record")),
-    )
+    found = read_guarantee(facts)
     if found.epsilon <= 0 or found.delta != 0 or found.max_keys_per_unit < 1:
         raise ValueError("another guarantee")
     return found
-
-
-def _fraction(text: object) -> Fraction:
-    """Whole numbers with a stroke between them: no exponents, which a few letters can make endless."""
-    numerator, _, denominator = str(text).partition("/")
-    return Fraction(int(numerator), int(denominator or "1"))
 
 
 def _read_beyond(text: object) -> BeyondCapacity:

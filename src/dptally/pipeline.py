@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.privacy.accounting import Spending
+    from dptally.publish_options import PublishOptions, TableMechanism
     from dptally.sources import Rows
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
@@ -56,6 +57,18 @@ class _Drawing(Protocol[_Result]):
 
     def draw(self, frequencies: Counted, bits: BitSource) -> _Result:
         """Draw once."""
+
+
+@overload
+def publish(source: Any, *, mechanism: Literal["compact"], **options: Unpack[PublishOptions]) -> CompactRelease: ...
+
+
+@overload
+def publish(source: Any, *, mechanism: TableMechanism = ..., **options: Unpack[PublishOptions]) -> Release: ...
+
+
+@overload
+def publish(source: Any, *, mechanism: str, **options: Unpack[PublishOptions]) -> Release | CompactRelease: ...
 
 
 def publish(

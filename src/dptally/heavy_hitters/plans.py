@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +19,7 @@ from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
+from dptally.release_metadata import facts_of, read_certificate, read_fraction
 
 __all__ = ["MECHANISM", "TriePlan", "plan_trie"]
 
@@ -101,10 +102,6 @@ class TriePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON, fractions as text."""
-        certificate = {
-            name: str(part) if isinstance(part, Fraction) else list(part) if isinstance(part, tuple) else part
-            for name, part in asdict(self.law.certificate).items()
-        }
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -115,7 +112,7 @@ class TriePlan:
             "threshold": self.law.threshold,
             "composition": self.law.composition,
             "round_epsilon": str(self.law.round_epsilon),
-            "certificate": certificate,
+            "certificate": facts_of(self.law.certificate),
         }
 
     @classmethod
@@ -131,12 +128,12 @@ class TriePlan:
             domain = Domain.from_dict(facts["domain"])
             lengths = _as_lengths(facts["lengths"], 1, domain)
             law = RoundLaw(
-                rate=Fraction(facts["rate"]),
+                rate=read_fraction(facts["rate"]),
                 threshold=as_count("threshold", facts["threshold"], largest=LARGEST_THRESHOLD),
                 rounds=1 if single_round else len(lengths),
                 composition=facts["composition"],
-                round_epsilon=Fraction(facts["round_epsilon"]),
-                certificate=_read_certificate(facts["certificate"]),
+                round_epsilon=read_fraction(facts["round_epsilon"]),
+                certificate=read_certificate(facts["certificate"]),
             )
             # Refuses a rate or threshold out of range.
             SampleAndThreshold(epsilon, delta, rate=law.rate, threshold=law.threshold)
@@ -202,20 +199,3 @@ def _as_lengths(levels: object, step: object, domain: Domain) -> tuple[int, ...]
             "give the lengths themselves, the last one at most the width."
         )
     return lengths
-
-
-def _read_certificate(facts: dict[str, Any]) -> Certificate:
-    higher, lower = facts["worst_pair"]
-    return Certificate(
-        epsilon=Fraction(facts["epsilon"]),
-        delta=Fraction(facts["delta"]),
-        worst_delta=Fraction(facts["worst_delta"]),
-        worst_pair=(int(higher), int(lower)),
-        rows_checked=int(facts["rows_checked"]),
-        table_sha256=str(facts["table_sha256"]),
-        copies=int(facts["copies"]),
-        total_epsilon=Fraction(facts["total_epsilon"]),
-        total_delta=Fraction(facts["total_delta"]),
-        judge=str(facts["judge"]),
-        worst_ratio=Fraction(facts["worst_ratio"]),
-    )
