@@ -3,6 +3,8 @@
 - A paragraph that is indented after a blank line is a formula: it is shown as it stands.
 - Lists need no blank line before and after them.
 - A bar or a trailing underscore is a character, not markup.
+
+What is overloaded for type checkers is shown by its one real signature.
 """
 
 from __future__ import annotations
@@ -11,12 +13,23 @@ import re
 from typing import Any
 
 _BEFORE_NAPOLEON = 400
+_OVERLOADED = ("dptally.pipeline",)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Tell Sphinx when to call."""
     app.connect("autodoc-process-docstring", _rewrite, priority=_BEFORE_NAPOLEON)
+    app.connect("builder-inited", _forget_overloads)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _forget_overloads(app: Any) -> None:
+    from sphinx.pycode import ModuleAnalyzer
+
+    for name in _OVERLOADED:
+        analyzer = ModuleAnalyzer.for_module(name)  # kept by Sphinx
+        analyzer.analyze()
+        analyzer.overloads.clear()
 
 
 def _rewrite(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:

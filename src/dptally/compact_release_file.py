@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from dptally.compact_release import CompactRelease
 from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
-from dptally.privacy import Guarantee, Record
-from dptally.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json
+from dptally.privacy import Guarantee
+from dptally.release_metadata import check_version, facts_of, intact, read_guarantee
+from dptally.stored_facts import read_fraction, read_json
 from dptally.universes import Universe, read_universe
 from dptally.whole_files import check_target, complete_or_absent
 
@@ -76,22 +77,16 @@ def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
     if len(content) < _START.size + _CHECKSUM:
         raise UnreadableRelease(f"{place} is damaged: it ends too early.")
     _, version, header_length = _START.unpack_from(content)
-    if version != FORMAT_VERSION:
-        raise UnreadableRelease(
-            f"{place} has format version {version}, and this dptally reads version {FORMAT_VERSION}; "
-            "a newer dptally may read it."
-        )
+    check_version(place, version, FORMAT_VERSION)
     if hashlib.sha256(content[:-_CHECKSUM]).digest() != content[-_CHECKSUM:]:
         raise UnreadableRelease(f"{place} is damaged: its checksum does not match.")
     body_start = _START.size + header_length
-    try:
+    with intact(place):
         facts = read_json(content[_START.size : body_start])
         law = _read_law(facts["law"])
         guarantee = _read_guarantee(facts["guarantee"])
         capacity, beyond_capacity = int(facts["capacity"]), _read_beyond(facts["beyond_capacity"])
         name, size = str(facts["universe"]), int(facts["universe_size"])
-    except DAMAGE:
-        raise UnreadableRelease(f"{place} has damaged metadata.") from None
     width = -(-law.exponent // 8)
     body = content[body_start:-_CHECKSUM]
     if capacity < 1 or len(body) != width * (capacity + 1) or not 1 <= size <= law.size:
@@ -107,7 +102,7 @@ def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
 
 def metadata(release: CompactRelease) -> dict[str, Any]:
     """Everything about a release but its coefficients, as plain data."""
-    law, guarantee = release.law, release.guarantee
+    law = release.law
     return {
         "universe": release.universe.name,
         "universe_size": release.universe.size,
@@ -121,16 +116,7 @@ def metadata(release: CompactRelease) -> dict[str, Any]:
             "floor": law.floor,
             "element_bits": law.element_bits,
         },
-        "guarantee": {
-            "epsilon": str(guarantee.epsilon),
-            "delta": str(guarantee.delta),
-            "unit": guarantee.unit,
-            "max_keys_per_unit": guarantee.max_keys_per_unit,
-            "mechanism": guarantee.mechanism,
-            "private": guarantee.private,
-            "neighbours": guarantee.neighbours,
-            "record": None if guarantee.record is None else guarantee.record.facts(),
-        },
+        "guarantee": facts_of(release.guarantee),
     }
 
 
@@ -144,19 +130,10 @@ def _read_law(facts: dict[str, Any]) -> FieldGeometric:
 
 
 def _read_guarantee(facts: dict[str, Any]) -> Guarantee:
-    found = Guarantee(
-        epsilon=read_fraction(facts["epsilon"]),
-        delta=read_fraction(facts["delta"]),
-        unit=None if facts["unit"] is None else str(facts["unit"]),
-        max_keys_per_unit=int(facts["max_keys_per_unit"]),
-        mechanism=str(facts["mechanism"]),
-        private=facts["private"] is True,
-        neighbours=str(facts["neighbours"]),
-        record=Record.read(facts.get("record")),
-    )
-    if found.delta != 0 or found.max_keys_per_unit < 1:
+    found = read_guarantee(facts)
+    if found.epsilon <= 0 or found.delta != 0 or found.max_keys_per_unit < 1:
         raise ValueError("another guarantee")
-    return check_guarantee(found)
+    return found
 
 
 def _read_beyond(text: object) -> BeyondCapacity:

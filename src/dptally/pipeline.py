@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.privacy.accounting import Spending
+    from dptally.publish_options import PublishOptions, TableMechanism
     from dptally.sources import Rows
     from dptally.spark.released import SparkRelease
     from dptally.summaries.frequencies import Frequencies
@@ -58,6 +59,30 @@ class _Drawing(Protocol[_Result]):
 
     def draw(self, frequencies: Counted, bits: BitSource) -> _Result:
         """Draw once."""
+
+
+@overload
+def publish(
+    source: Any, *, mechanism: Literal["compact"], collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+) -> CompactRelease: ...
+
+
+@overload
+def publish(
+    source: Any, *, mechanism: TableMechanism = ..., collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+) -> Release: ...
+
+
+@overload
+def publish(
+    source: Any, *, mechanism: str, collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+) -> Release | CompactRelease: ...
+
+
+@overload
+def publish(
+    source: Any, *, mechanism: str = ..., collect: bool, **options: Unpack[PublishOptions]
+) -> Release | CompactRelease | SparkRelease: ...
 
 
 def publish(

@@ -7,23 +7,17 @@ levels, nodes, values and the metadata; the rest is computed anew. Nothing in th
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, fields
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dptally.errors import UnreadableRelease
 from dptally.estimates.node_sums import TreeLaw
 from dptally.grids import Grid
 from dptally.observation_models import DyadicGeometric
 from dptally.observation_models.reading import read_law
-from dptally.privacy import Certificate, Guarantee, Record
 from dptally.range_release import RangeRelease
-from dptally.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json, read_table
-from dptally.whole_files import check_target, complete_or_absent
+from dptally.release_metadata import facts_of, intact, read_certificate, read_guarantee, read_table, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,15 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "load_ranges", "metadata", "save_ranges"]
 
 FORMAT_VERSION = 1
-_KEY = b"dptally.ranges"
-_Record = TypeVar("_Record", Guarantee, Certificate)
-_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "str": (str,),
-    "bool": (bool,),
-    "str | None": (str, type(None)),
-    "int | None": (int, type(None)),
-}
+_NAME = "dptally.ranges"
 
 
 def metadata(release: RangeRelease) -> dict[str, Any]:
@@ -48,20 +34,15 @@ def metadata(release: RangeRelease) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "value": release.name,
         "grid": release.grid.facts(),
-        "guarantee": _facts(release.guarantee),
+        "guarantee": facts_of(release.guarantee),
         "law": release.law.facts(),
-        "certificate": _facts(release.certificate),
+        "certificate": facts_of(release.certificate),
     }
 
 
 def save_ranges(release: RangeRelease, path: Path, *, overwrite: bool) -> None:
     """Write the file under its name only when it is complete and on disk."""
-    import pyarrow.parquet as pq
-
-    check_target(path, overwrite=overwrite)
-    table = release.nodes().replace_schema_metadata({_KEY: json.dumps(metadata(release)).encode()})
-    with complete_or_absent(path, overwrite=overwrite) as file:
-        pq.write_table(table, file, compression="zstd")
+    write_table(release.nodes(), metadata(release), path, name=_NAME, overwrite=overwrite)
 
 
 def load_ranges(path: str | Path) -> RangeRelease:
@@ -70,27 +51,10 @@ def load_ranges(path: str | Path) -> RangeRelease:
     Raises:
         UnreadableRelease: if the file is missing, damaged, not such a release, or of a newer version.
     """
-    import pyarrow as pa
-
     place = Path(path)
-    table = read_table(place)
-    packed = (table.schema.metadata or {}).get(_KEY)
-    if packed is None:
-        raise UnreadableRelease(f"{place} is a Parquet file but not a dptally release of ranges.")
-    try:
-        facts = read_json(packed)
-        version = facts["format_version"]
-    except DAMAGE:
-        raise UnreadableRelease(f"{place} has damaged metadata.") from None
-    if version != FORMAT_VERSION:
-        raise UnreadableRelease(
-            f"{place} has format version {str(version)[:20]}, and this dptally reads version {FORMAT_VERSION}; "
-            "a newer dptally may read it."
-        )
-    try:
+    table, facts = read_table(place, name=_NAME, what="a dptally release of ranges", version=FORMAT_VERSION)
+    with intact(place, "metadata or nodes"):
         return _parse(table, facts)
-    except (pa.ArrowException, *DAMAGE):
-        raise UnreadableRelease(f"{place} has damaged metadata or nodes.") from None
 
 
 def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
@@ -117,30 +81,5 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
         values.append(found)
     if not isinstance(law, DyadicGeometric) and len(value) and value.min() < 1:
         raise ValueError("not a reported value")
-    guarantee = check_guarantee(_read(Guarantee, facts["guarantee"]))
-    certificate = _read(Certificate, facts["certificate"])
+    guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
     return RangeRelease(grid, str(facts["value"]), values, guarantee, certificate, law)
-
-
-def _facts(record: Guarantee | Certificate) -> dict[str, Any]:
-    """The fields of a record, fractions as text."""
-    return {name: str(part) if isinstance(part, Fraction) else part for name, part in asdict(record).items()}
-
-
-def _read(kind: type[_Record], facts: dict[str, Any]) -> _Record:
-    """The record back, every field checked to be of its type."""
-    found: dict[str, Any] = {}
-    for field in fields(kind):
-        if field.type == "Record | None":  # not in files of earlier versions
-            found[field.name] = Record.read(facts.get(field.name))
-            continue
-        part = facts[field.name]
-        if field.type == "Fraction":
-            part = read_fraction(part)
-        elif field.type == "tuple[int, int]":
-            first, second = part
-            part = (int(first), int(second))
-        elif not isinstance(part, _TYPES[str(field.type)]) or (isinstance(part, bool) and field.type != "bool"):
-            raise ValueError("a field of another type")
-        found[field.name] = part
-    return kind(**found)

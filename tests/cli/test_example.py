@@ -13,13 +13,14 @@ from tests.cli.conftest import Run
 
 
 def test_the_example_publishes_a_real_data_set(tmp_path: Path, run: Run) -> None:
-    """The example leaves data, a verified release and two pictures, and shows the command that does the same."""
+    """The example leaves data, a verified release, its page and two pictures, and shows the command for it."""
     directory = tmp_path / "example"
     done = run("example", "--directory", directory)
     assert (done.status, done.err) == (0, "")
     assert sorted(place.name for place in directory.iterdir()) == [
-        "hamlet.csv", "release.parquet", "release.png", "release.svg",
+        "hamlet.csv", "release.parquet", "release.png", "release.svg", "report.html",
     ]  # fmt: skip
+    assert "report.html" in done.out and "Words of Shakespeare&#x27;s Hamlet" in (directory / "report.html").read_text()
     release = dptally.load(directory / "release.parquet")
     release.verify()
     assert len(release) >= 35
@@ -34,7 +35,7 @@ def test_the_example_as_json_without_picture(tmp_path: Path, run: Run) -> None:
     facts = json.loads(run("example", "--directory", tmp_path, "--no-picture", "--json").out)
     assert facts["data"] == str(tmp_path / "hamlet.csv")
     assert facts["command"][:2] == ["dptally", "publish"]
-    assert facts["pictures"] == []
+    assert facts["pictures"] == [] and facts["report"] == str(tmp_path / "report.html")
     assert len(facts["rows"]) == 10
 
 

@@ -62,6 +62,57 @@ def test_an_explanation_of_publish_says_what_is_promised(run: Run) -> None:
     assert "NONE: a seeded draw" in run(*words, "--not-private-seed", 1).out
 
 
+LEDGER = ("--ledger", "budget.db", "--ledger-part", "country=it")
+DRAWING = [
+    "publish e.csv --key query --unit user --epsilon 0.5 --delta 1e-6",
+    "publish e.csv --key query --epsilon 0.5 --delta 1e-6 --not-private-seed 1",
+    "sanitize s.csv --key k --count n --sampling ppswor:0.1 --epsilon 0.5 --delta 1e-6",
+    "sketch publish s.sketch --epsilon 0.5 --delta 1e-6",
+    "heavy-hitters e.csv --key query --levels 3 --epsilon 0.5 --delta 1e-6",
+    "quantile e.csv --value v --low 0 --high 9 --epsilon 0.5 --delta 1e-6 --mechanism sample_and_threshold",
+    "federated simulate d.csv --key k --nodes 9 --epsilon 0.5 --delta 1e-6 -o r.parquet",
+]
+
+
+@pytest.mark.parametrize("command", DRAWING)
+def test_an_explanation_with_a_ledger_says_what_is_spent_first(
+    command: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --ledger it says that the ledger is spent first and how much; the ledger need not be there."""
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command)
+    facts = json.loads(run(*words, *LEDGER, "--json", "--explain").out)
+    assert "budget.db is spent first: epsilon = 0.5, delta = 1e-06 is reserved" in facts["cost"]
+    assert "'it' of 'country'" in facts["cost"]
+    assert any(part.startswith("budget.db: ") for part in facts["writes"])
+    assert "spent first" not in run(*words, "--explain").out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--ledger-part", "country=it"), "need --ledger"),
+        (("--ledger", "budget.db", "--ledger-part", "it"), "must be written as DIVISION=PART"),
+    ],
+)
+def test_options_of_a_ledger_are_refused_as_by_the_command(run: Run, options: tuple[str, ...], message: str) -> None:
+    """What the command would refuse of the ledger's options, its explanation refuses."""
+    done = run("publish", "e.csv", "--key", "q", "--epsilon", "1", "--delta", "1e-6", *options, "--explain")
+    assert done.status == 2 and message in done.err
+
+
+def test_an_explanation_of_a_new_ledger_says_its_budget(run: Run) -> None:
+    """Budget, rule and sources are in it; a budget of delta 0 is one."""
+    done = run("ledger", "create", "b.db", "--epsilon", "1/2", "--delta", "0", "--source", "shop", "--explain")
+    assert done.status == 0
+    for part in ("epsilon = 0.5, delta = 0", "added up", "shop", "b.db"):
+        assert part in done.out
+    tight = ("--accounting", "tight", "--explain")
+    assert "You state" in run("ledger", "create", "b.db", "--epsilon", 1, "--delta", "1e-6", *tight).out
+    assert run("ledger", "create", "b.db", "--epsilon", "-1", "--delta", "0", "--explain").status == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

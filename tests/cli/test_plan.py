@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from dptally.cli.text_chart import text_chart
+from dptally.observation_models import WeightedSample
+from dptally.observation_models.reporting_curves import reporting_curve
+from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.planning import Plan, plan
 from dptally.planning.page import plan_page
-from dptally.svg_curves import curves_picture
+from dptally.report.curves_chart import curves_chart
 from tests.cli.conftest import MARKER, PRIVACY, Run
 
 
@@ -113,14 +122,20 @@ def test_bad_needs(run: Run, need: str) -> None:
 
 
 def test_plan_as_a_page(run: Run, tmp_path: Path) -> None:
-    """The page stands alone: no script, no address, everything escaped; it is not replaced without --overwrite."""
+    """The page stands alone, with a policy that names what is inside; it is not replaced without --overwrite."""
     place = tmp_path / "plan.html"
     done = run("plan", *PRIVACY, "--rows", 1000, "--html", place)
     assert done.status == 0 and "Page written to" in done.err
     page = place.read_text()
-    assert "<svg" in page and 'name="viewport"' in page and "prefers-color-scheme: dark" in page
-    assert "<script" not in page and "Content-Security-Policy" in page
-    assert [part for part in page.split('"') if part.startswith("http")] == ["http://www.w3.org/2000/svg"]
+    assert "<svg" in page and 'name="viewport"' in page and "prefers-color-scheme:dark" in page
+    for name in ("style", "script"):
+        [inside] = re.findall(f"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{name}-src &#x27;sha256-{digest}&#x27;" in page
+    assert "unsafe" not in page and "default-src &#x27;none&#x27;;" in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    command = "dptally publish FILE --key COLUMN --epsilon 1 --delta 1/1000000 --mechanism weighted_sample -o"
+    assert command in page
     assert run("plan", *PRIVACY, "--html", place).status == 2
     again = json.loads(run("plan", *PRIVACY, "--html", place, "--overwrite", "--json").out)
     assert again["page"] == str(place)
@@ -131,12 +146,36 @@ def test_pages_escape_what_they_show() -> None:
     """Names in a page or picture are text, whatever they hold."""
     forecast = plan(epsilon=1, delta="1e-6", population={20: 3})
     assert isinstance(forecast, Plan)
-    odd = replace(forecast, recommendation="<script>&", left_out={"<b>": "<i>"})
+    odd = replace(forecast, recommendation="<script>&", left_out={"<em>": "<i>"})
     page = plan_page(odd)
-    assert "<b>" not in page and "<i>" not in page and "&lt;script&gt;&amp;" in page
-    picture = curves_picture([0, 1], {'"><script>': [0.0, 1.0]})
-    assert "<script" not in picture
-    ElementTree.fromstring(picture)  # noqa: S314
+    assert "<em>" not in page and "<i>" not in page and "&lt;script&gt;&amp;" in page
+    picture = curves_chart({'"><script>': reporting_curve(WeightedSample(1, "1e-6"))})
+    for drawn in (picture.inline(), picture.file().decode()):
+        assert "<script" not in drawn
+        ElementTree.fromstring(drawn)  # noqa: S314
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 1, "universe": "ipv4"},
+        {"epsilon": 1, "universe": "ipv4", "asked_for": "any", "max_keys_per_unit": 2},
+        {"epsilon": 1, "delta": "1e-6", "sampling": Ppswor("0.1"), "levels": 3},
+        {"epsilon": 1, "delta": "1e-6", "sampling": Ppswor("0.1"), "mechanisms": ["weighted_sample ppswor:1/10"]},
+        {"epsilon": 1, "delta": "1e-6", "mechanisms": ["misra_gries"], "capacity": 50, "max_keys_per_unit": 3},
+    ],
+)
+def test_pages_of_all_plans(options: dict[str, Any], run: Run) -> None:
+    """Every plan has a page that names its mechanisms, and a command that dptally understands."""
+    forecast = plan(**options)
+    assert isinstance(forecast, Plan)
+    page = plan_page(forecast).replace("<wbr>", "")
+    for each in forecast.forecasts:
+        assert each.mechanism in page
+    [command] = re.findall(r"<code>(.*?)</code>", page)
+    done = run(*shlex.split(html.unescape(command))[1:], "--explain")
+    assert (done.status, done.err) == (0, "")
+    assert f"by the mechanism '{forecast.recommended.split()[0]}'" in " ".join(done.out.split())
 
 
 def test_text_charts_rise_from_left_to_right() -> None:

@@ -318,6 +318,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         ({"format_version": 9}, "format version 9"),
         ({"plan": {}}, "damaged"),
         ({"plan": {**facts["plan"], "threshold": 10_000}}, "damaged"),
+        ({"plan": {**facts["plan"], "rate": "1e-999999999"}}, "damaged"),
     ):
         packed = json.dumps({**facts, **change}).encode()
         pq.write_table(table.replace_schema_metadata({b"dptally_tree": packed}), place)

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from dptally import reporting_curves
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold, Stability, WeightedSample
+from dptally.observation_models import DyadicGeometric, SampleAndThreshold, Stability, WeightedSample, reporting_curves
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
 from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.observation_models.reporting_curves import reporting_curve
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.observation_models.shared_noise import SharedNoise
-from dptally.reporting_curves import reporting_curve
 
 LAWS: dict[str, Any] = {
     "weighted": lambda: WeightedSample("0.1", "1e-6"),

@@ -1,14 +1,14 @@
 """The command ``example``: the whole way on a small real data set.
 
 JSON: as ``publish --json`` with `rows` (the ten largest), plus `data` (the data set's path), `command` (what does the
-same by hand, as a list of arguments) and `pictures` (paths; empty without the extra).
+same by hand, as a list of arguments), `report` (the page's path) and `pictures` (paths; empty without the extra).
 """
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from dptally.cli.parser import add_command
 from dptally.errors import MissingDependency
@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
         summary="publish a small real data set, end to end",
         details=(
             "Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the unit of\n"
-            "privacy, and show the result. The files stay for you to try the other commands on."
+            "privacy, show the result and write a report page. The files stay for you to try the other commands on."
         ),
         example="dptally example",
         also="dptally example --directory /tmp/hamlet --no-picture",
@@ -44,7 +44,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _example(arguments: argparse.Namespace) -> None:
-    from dptally import example
+    from dptally import example, report
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.cli.publish import summarize
     from dptally.pipeline import publish
@@ -53,19 +53,20 @@ def _example(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.directory or "dptally-example")
     overwrite = arguments.overwrite or arguments.directory is None
     directory.mkdir(parents=True, exist_ok=True)
-    data, output = directory / "hamlet.csv", directory / "release.parquet"
+    data, output, page = (directory / name for name in ("hamlet.csv", "release.parquet", "report.html"))
     pictures = [] if arguments.no_picture else [directory / "release.png", directory / "release.svg"]
-    for target in (data, output, *pictures):
+    for target in (data, output, page, *pictures):
         check_target(target, overwrite=overwrite)
     rows = example.write_words(data)
-    release = cast("Release", publish(str(data), **example.REQUEST))  # no compact one was asked for
+    release = publish(str(data), **example.REQUEST)
     release.save(output, overwrite=overwrite)
+    report.write(release, page, title="Words of Shakespeare's Hamlet", file=output, overwrite=overwrite)
     missing = _draw(release, pictures)
     command = _command(data, output)
     if arguments.json:
         facts = {**describe(release), "output": str(output), "rows": json_rows(release.top(10))}
         drawn = [] if missing else [str(picture) for picture in pictures]
-        print_json({**facts, "data": str(data), "command": command, "pictures": drawn})
+        print_json({**facts, "data": str(data), "command": command, "report": str(page), "pictures": drawn})
         return
     say(f"{data} holds {rows:,} rows: every word of every line of Shakespeare's Hamlet.")
     say("Each line is a unit, of which at most three words are counted. Published as by")
@@ -73,6 +74,7 @@ def _example(arguments: argparse.Namespace) -> None:
     print_frame(release, release.top(10))
     say()
     summarize(release, output, remark=False)
+    say(f"Report: {page}, a page about the release to open in a browser and to show to anyone.")
     if missing:
         say(missing)
     elif pictures:

@@ -7,7 +7,8 @@ into an `Explanation`, registered under the command's path::
     def _explain_show(arguments: argparse.Namespace) -> Explanation:
         return Explanation("Show what was spent.", reads=(arguments.ledger,), cost="Nothing: ...")
 
-It may stand in the command's own module or in `dptally.cli.explanations`. A test fails for a command without one.
+It may stand in the command's own module, in `dptally.cli.explanations` or in `dptally.cli.ledger_explanations`. A test
+fails for a command without one.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def add_explain(parser: Parser) -> None:
 
 def explained_commands() -> set[str]:
     """The commands that have an explanation."""
-    import dptally.cli.explanations  # noqa: F401 - registers those of the commands that come with the package
+    import dptally.cli.explanations
+    import dptally.cli.ledger_explanations  # noqa: F401 - they register those of the commands that come with the package
 
     return set(_EXPLAINERS)
 

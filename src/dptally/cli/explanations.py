@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explains
+from dptally.cli.ledger_explanations import with_ledger
 
 if TYPE_CHECKING:
     import argparse
@@ -122,7 +123,7 @@ def _publish(arguments: argparse.Namespace) -> Explanation:
     columns = " and ".join(repr(column) for column in arguments.key)
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret coins."
-    return Explanation(
+    explanation = Explanation(
         does=(
             f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}, which "
             f"{_WAYS[name]}.{sampled}"
@@ -134,6 +135,7 @@ def _publish(arguments: argparse.Namespace) -> Explanation:
         resources=_COUNTING,
         expect=expect,
     )
+    return with_ledger(explanation, arguments, (epsilon, delta))
 
 
 @explains("sanitize")
@@ -148,7 +150,7 @@ def _sanitize(arguments: argparse.Namespace) -> Explanation:
     if scheme is not None and scheme.size is None:
         setting = Setting(epsilon, delta, values=not arguments.keys_only, sampling=scheme)
         expect = _expected(setting, sampled_name(scheme))
-    return Explanation(
+    explanation = Explanation(
         does=(
             f"Release keys of a sample that was drawn by {scheme}, each with the probability that sampling and "
             "reporting have together."
@@ -160,6 +162,7 @@ def _sanitize(arguments: argparse.Namespace) -> Explanation:
         resources="Time and memory grow with the sample.",
         expect=expect,
     )
+    return with_ledger(explanation, arguments, (epsilon, delta))
 
 
 @explains("sketch build")
@@ -209,7 +212,7 @@ def _sketch_publish(arguments: argparse.Namespace) -> Explanation:
     shortfall = ""
     if arguments.shortfall == "private":
         shortfall = f" Of epsilon, {float(epsilon / 20):g} goes to telling how far the sketch falls short."
-    return Explanation(
+    explanation = Explanation(
         does=(
             "Add noise that fits what the sketch is (of one stream, merged, of units, or added up), and release what "
             f"is above the threshold that privacy needs.{shortfall}"
@@ -222,6 +225,7 @@ def _sketch_publish(arguments: argparse.Namespace) -> Explanation:
         ),
         cost=cost,
     )
+    return with_ledger(explanation, arguments, (epsilon, delta))
 
 
 @explains("heavy-hitters")
@@ -229,7 +233,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> Explanation:
     epsilon, delta = _numbers(arguments, pure=False)
     guarantee, cost = _promise(epsilon, delta, arguments.unit, 1, arguments.not_private_seed)
     rounds = "one round" if arguments.single_round else "one round for each level"
-    return Explanation(
+    explanation = Explanation(
         does=(
             f"Find the frequent prefixes and values of {arguments.key!r}, in {rounds}, each from a fresh secret sample "
             f"(levels: {arguments.levels})."
@@ -240,6 +244,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> Explanation:
         cost=cost,
         resources=_COUNTING,
     )
+    return with_ledger(explanation, arguments, (epsilon, delta))
 
 
 @explains("quantile")
@@ -247,7 +252,7 @@ def _quantile(arguments: argparse.Namespace) -> Explanation:
     epsilon, delta = _numbers(arguments, pure=arguments.mechanism == "dense")
     guarantee, cost = _promise(epsilon, delta, arguments.unit, 1, arguments.not_private_seed)
     shares = ", ".join(arguments.quantile or ("0.25", "0.5", "0.75"))
-    return Explanation(
+    explanation = Explanation(
         does=(
             f"Cut the public interval from {arguments.low} to {arguments.high} into bins, publish a tree of counts "
             f"over them by {arguments.mechanism!r}, and read the quantiles {shares} of {arguments.value!r} off it."
@@ -258,6 +263,7 @@ def _quantile(arguments: argparse.Namespace) -> Explanation:
         cost=f"{cost} More quantiles of the same tree cost nothing.",
         resources=_COUNTING,
     )
+    return with_ledger(explanation, arguments, (epsilon, delta))
 
 
 @explains("federated simulate", "federated serve")
@@ -269,9 +275,9 @@ def _federated_run(arguments: argparse.Namespace) -> Explanation:
         if simulated
         else f"nodes that connect to {arguments.host}:{arguments.port}"
     )
-    if arguments.epsilon is not None:
-        epsilon, delta = _numbers(arguments, pure=False)
-        guarantee, cost = _promise(epsilon, delta, "device", 1)
+    spent = None if arguments.epsilon is None else _numbers(arguments, pure=False)
+    if spent is not None:
+        guarantee, cost = _promise(*spent, "device", 1)
     else:
         guarantee = "What the task of the file states, for adding or removing one device."
         cost = "What the task of the file states, once for each device that is asked."
@@ -283,7 +289,7 @@ def _federated_run(arguments: argparse.Namespace) -> Explanation:
     writes = _output(arguments, "the release, which anyone may see")
     if arguments.state is not None:
         writes = (*writes, f"{arguments.state}: the public state of the run")
-    return Explanation(
+    explanation = Explanation(
         does=(
             f"Run {task} over {where}: each device takes part by a secret coin of its own, and what enough of them "
             "said is released."
@@ -294,6 +300,7 @@ def _federated_run(arguments: argparse.Namespace) -> Explanation:
         cost=f"{cost} A round that is cut off and asked again is spent twice.",
         resources="Seconds to minutes for each round, mostly waiting; a process for each node that answers.",
     )
+    return with_ledger(explanation, arguments, spent)
 
 
 @explains("federated client")
@@ -330,14 +337,56 @@ def _read(arguments: argparse.Namespace) -> Explanation:
     )
 
 
+@explains("report")
+def _report(arguments: argparse.Namespace) -> Explanation:
+    from dptally.report.writing import CHART_FORMATS
+
+    writes = _output(arguments, "the page, which anyone may see")
+    if arguments.charts is not None:
+        kinds = " and ".join(kind.upper() for kind in arguments.chart_format or CHART_FORMATS)
+        writes = (*writes, f"{arguments.charts}/: its charts as {kinds}")
+    return Explanation(
+        does=(
+            "Check the certificate of the release again, and write one HTML page about it: what is promised, how it "
+            "was checked, the most frequent keys with bounds, and what privacy hides. The page loads and sends nothing."
+        ),
+        reads=(f"{arguments.release} (public)",),
+        writes=writes,
+        guarantee="That of the release: whatever is computed from it keeps it.",
+        resources="About a second; some seconds for laws with sampling or a very small epsilon.",
+    )
+
+
+@explains("explore")
+def _explore(arguments: argparse.Namespace) -> Explanation:
+    port = "a free port" if arguments.port == 0 else f"port {arguments.port}"
+    browser = "" if arguments.no_browser else " It is opened in a browser where there is a screen."
+    about = "" if arguments.release is None else ", and to filter and add up the release"
+    return Explanation(
+        does=(
+            f"Serve a page on {port} of 127.0.0.1, to this machine only, until it is stopped: to try epsilon, delta, "
+            f"sampling and keys per unit on the laws of all mechanisms{about}. Its address holds a secret token, new "
+            f"every time.{browser}"
+        ),
+        reads=() if arguments.release is None else (f"{arguments.release} (public)",),
+        guarantee="That of the release, if one is given; the curves are computed from parameters alone.",
+        cost="No privacy is spent: no data is read but what is public already.",
+        resources="A process while it runs; a curve takes milliseconds, the slowest some seconds.",
+    )
+
+
 @explains("verify")
 def _verify(arguments: argparse.Namespace) -> Explanation:
+    paid = "" if arguments.ledger is None else " Then find the entry of the ledger that paid for it."
     return Explanation(
         does=(
             "Make the law of the release again from its parameters, compute its exact privacy loss, and compare it "
-            "with the certificate. That values were drawn from this law, no file can show."
+            f"with the certificate. That values were drawn from this law, no file can show.{paid}"
         ),
-        reads=(f"{arguments.release} (public)",),
+        reads=(
+            f"{arguments.release} (public)",
+            *(() if arguments.ledger is None else (f"{arguments.ledger} (ledger)",)),
+        ),
         guarantee="That of the release, checked again.",
         resources="Usually below a second; some seconds for laws with sampling or a very small epsilon.",
     )
@@ -372,9 +421,17 @@ def _example(arguments: argparse.Namespace) -> Explanation:
         int(str(REQUEST["max_keys_per_unit"])),
     )  # fmt: skip
     return Explanation(
-        does="Publish the words of Shakespeare's Hamlet, with the line as the unit of privacy, and show the result.",
+        does=(
+            "Publish the words of Shakespeare's Hamlet, with the line as the unit of privacy, show the result and "
+            "write a page about it."
+        ),
         reads=("a text that comes with the package",),
-        writes=(f"{directory}/hamlet.csv: the data", f"{directory}/release.parquet: the release", *pictures),
+        writes=(
+            f"{directory}/hamlet.csv: the data",
+            f"{directory}/release.parquet: the release",
+            f"{directory}/report.html: the page",
+            *pictures,
+        ),
         guarantee=guarantee,
         cost="None of anybody's: Hamlet has been public for some time.",
         resources="A few seconds.",

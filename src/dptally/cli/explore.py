@@ -36,6 +36,7 @@ def add_commands(commands: Commands) -> None:
             "secret token that is new every time. No data is read, nothing is spent. Ctrl-C ends it."
         ),
         example="dptally explore release.parquet",
+        also="dptally explore --port 8000 --no-browser",
     )
     parser.add_argument("release", metavar="RELEASE", nargs="?", help="a file written by dptally publish -o")
     parser.add_argument("--port", metavar="N", type=whole_number, default=0, help="to listen on (default: a free one)")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dptally.cli.parser import Commands
     from dptally.ledger import Account, Ledger
 
-__all__ = ["add_commands", "add_ledger_options", "ledger_of"]
+__all__ = ["add_commands", "add_ledger_options", "ledger_of", "ledger_part"]
 
 
 def add_ledger_options(parser: Parser) -> None:
@@ -42,26 +42,33 @@ def add_ledger_options(parser: Parser) -> None:
 
 def ledger_of(arguments: argparse.Namespace) -> Account | None:
     """The account that the options ask for, or None."""
-    given = arguments.ledger_part
+    given = ledger_part(arguments)
     if arguments.ledger is None:
-        if any(
-            option is not None
-            for option in (given, arguments.ledger_source, arguments.ledger_unit, arguments.ledger_who)
-        ):
-            raise InvalidParameter("--ledger-source, --ledger-unit, --ledger-part and --ledger-who need --ledger.")
         return None
     from dptally.ledger import Ledger
 
-    partitioning, equals, part = (given or "").partition("=")
-    if given is not None and not equals:
-        raise InvalidParameter(f"--ledger-part must be written as DIVISION=PART, got {given[:40]!r}.")
+    partitioning, part = (None, None) if given is None else given
     return Ledger(arguments.ledger).account(
         source=arguments.ledger_source,
         unit=arguments.ledger_unit,
-        partitioning=partitioning if equals else None,
-        part=part if equals else None,
+        partitioning=partitioning,
+        part=part,
         who=arguments.ledger_who,
     )
+
+
+def ledger_part(arguments: argparse.Namespace) -> tuple[str, str] | None:
+    """The division and the part that the options ask for, or None; options that do not fit together are refused."""
+    given = arguments.ledger_part
+    named = (given, arguments.ledger_source, arguments.ledger_unit, arguments.ledger_who)
+    if arguments.ledger is None and any(option is not None for option in named):
+        raise InvalidParameter("--ledger-source, --ledger-unit, --ledger-part and --ledger-who need --ledger.")
+    if given is None:
+        return None
+    partitioning, equals, part = given.partition("=")
+    if not equals:
+        raise InvalidParameter(f"--ledger-part must be written as DIVISION=PART, got {given[:40]!r}.")
+    return partitioning, part
 
 
 def add_commands(commands: Commands) -> None:
@@ -84,11 +91,17 @@ def add_commands(commands: Commands) -> None:
             "are fixed without looking at earlier releases, as by a plan or a schedule; more then fits in the budget."
         ),
         example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
+        also="dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders",
     )
     _add_file(create)
     create.add_argument("--epsilon", metavar="E", required=True, help='of the budget; read exactly: "0.1" is 1/10')
     create.add_argument("--delta", metavar="D", required=True, help="of the budget; 0 for releases with delta 0 only")
-    create.add_argument("--accounting", choices=("basic", "tight"), default="basic", help="default: basic")
+    create.add_argument(
+        "--accounting",
+        choices=("basic", "tight"),
+        default="basic",
+        help="how spending is added up to decide; default: basic",
+    )
     create.add_argument("--source", metavar="NAME", action="append", help="a data source; repeat for several")
     show = add_command(
         inner,
@@ -97,6 +110,7 @@ def add_commands(commands: Commands) -> None:
         summary="what is left, and what was spent by each way to add it up",
         details="Show the budget, what is left of it, and the total by basic, optimal and tight composition.",
         example="dptally ledger show budget.db",
+        also="dptally ledger show budget.db --json",
     )
     _add_file(show)
     show.add_argument("--numerical", action="store_true", help="add a second opinion by dp-accounting")
@@ -107,6 +121,7 @@ def add_commands(commands: Commands) -> None:
         summary="every spending and what became of it",
         details="Print every spending, in order: a table on a terminal, CSV into a pipe, JSON with --json.",
         example="dptally ledger history budget.db",
+        also="dptally ledger history budget.db > history.csv",
     )
     _add_file(history)
     verify = add_command(
@@ -118,7 +133,8 @@ def add_commands(commands: Commands) -> None:
             "Check every hash of the history. With --head, check also that a hash noted earlier is in it: that\n"
             "shows a history that was cut short or written anew, by whoever could write all files here."
         ),
-        example="dptally ledger verify budget.db --head HASH",
+        example="dptally ledger verify budget.db",
+        also="dptally ledger verify budget.db --head HASH",
     )
     _add_file(verify)
     verify.add_argument("--head", metavar="HASH", help="the hash of a row, noted earlier")
@@ -129,6 +145,7 @@ def add_commands(commands: Commands) -> None:
         summary="let nothing more be spent, for ever",
         details="Close a ledger: nothing more can be spent from it. It stays readable.",
         example="dptally ledger close budget.db",
+        also="dptally ledger close budget.db --json",
     )
     _add_file(close)
 

@@ -30,7 +30,8 @@ def add_commands(commands: Commands) -> None:
             "bounds, what privacy hides, questions one can ask, how to cite. The page loads nothing, works without\n"
             "scripts, and is made from nothing but the release, whose certificate is checked again first."
         ),
-        example="dptally report release.parquet -o report.html --charts charts",
+        example="dptally report release.parquet -o report.html",
+        also="dptally report release.parquet -o report.html --title 'Search queries' --charts charts",
     )
     add_release(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write (.html)")

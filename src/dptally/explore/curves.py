@@ -12,15 +12,11 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
-from dptally.observation_models import SampleAndThreshold, Stability, WeightedSample
-from dptally.observation_models.gaussian_histogram import GaussianHistogram
-from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.observation_models.reporting_curves import Reporting, ReportingCurve, reporting_curve
 from dptally.observation_models.sampling_schemes import Ppswor
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.privacy.composition import share_between_keys
-from dptally.reporting_curves import ReportingCurve, reporting_curve
+from dptally.planning.mechanisms import Setting, make_mechanism, sampled_name
 
-__all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "read_settings"]
+__all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "law_of", "read_settings"]
 
 _NUMBER = re.compile(r"(?:\d{1,12}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][+-]?\d{1,2})?|\d{1,12}/[1-9]\d{0,11}")
 _LIMITS = {
@@ -30,8 +26,7 @@ _LIMITS = {
 }
 _MOST_KEYS = 300
 _CAPACITY = 10_000
-_UNIVERSE = 1 << 32
-_FOR_SHORTFALL = Fraction(1, 20)  # of epsilon, as `publish` spends it
+_UNIVERSE, _UNIVERSE_SIZE = "ipv4", 1 << 32
 _POINTS = 48
 _REMEMBERED = 2000
 
@@ -55,67 +50,49 @@ class Settings:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism of the chart.
+    """How a mechanism is shown; its law is the planner's.
 
     Attributes:
         name: as `publish` takes it.
         title: for people.
         note: what to know about its curve.
-        law: makes its law.
         slow: whether its curve takes long; then it is asked for last.
     """
 
     name: str
     title: str
     note: str
-    law: Callable[[Settings], Any]
     slow: bool = False
-
-
-def _share(settings: Settings) -> tuple[Fraction, Fraction]:
-    return share_between_keys(settings.epsilon, settings.delta, settings.max_keys_per_unit)
-
-
-def _weighted_sample(settings: Settings) -> WeightedSample:
-    scheme = None if settings.rate == 1 else Ppswor(settings.rate)
-    return WeightedSample(*_share(settings), scheme)
-
-
-def _misra_gries(settings: Settings) -> SharedNoise | GaussianHistogram:
-    epsilon = settings.epsilon * (1 - _FOR_SHORTFALL)
-    if settings.max_keys_per_unit == 1:
-        return SharedNoise(epsilon, settings.delta, _CAPACITY)
-    return GaussianHistogram(epsilon, settings.delta, _CAPACITY)
-
-
-def _sparse(settings: Settings) -> HeaviestNoise:
-    epsilon = settings.epsilon / settings.max_keys_per_unit
-    return HeaviestNoise(epsilon, size=_UNIVERSE, keep=_CAPACITY, universe="ipv4")
 
 
 MECHANISMS: dict[str, Mechanism] = {
     made.name: made
     for made in (
-        Mechanism(
-            "weighted_sample", "Weighted sample", "the optimum for one key per unit; can sample", _weighted_sample
-        ),
-        Mechanism("stability", "Stability", "noise and a threshold for each key", lambda of: Stability(*_share(of))),
-        Mechanism(
-            "gaussian",
-            "Gaussian",
-            "for units with many keys",
-            lambda of: GaussianHistogram(of.epsilon, of.delta, of.max_keys_per_unit),
-        ),
-        Mechanism(
-            "sample_and_threshold",
-            "Sample and threshold",
-            "for devices; at its own best rate",
-            lambda of: SampleAndThreshold(*_share(of)),
-        ),
-        Mechanism("misra_gries", "Misra-Gries", f"a sketch of {_CAPACITY:,} counters, by counter", _misra_gries),
-        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least", _sparse, slow=True),
+        Mechanism("weighted_sample", "Weighted sample", "the optimum for one key per unit; can sample"),
+        Mechanism("stability", "Stability", "noise and a threshold for each key"),
+        Mechanism("gaussian", "Gaussian", "for units with many keys"),
+        Mechanism("sample_and_threshold", "Sample and threshold", "for devices; at its own best rate"),
+        Mechanism("misra_gries", "Misra-Gries", f"a sketch of {_CAPACITY:,} counters, by counter"),
+        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least", slow=True),
     )
 }
+
+
+def law_of(name: str, settings: Settings) -> Reporting:
+    """The law of a mechanism, as a plan has it."""
+    scheme = None if settings.rate == 1 else Ppswor(settings.rate)
+    setting = Setting(
+        settings.epsilon,
+        settings.delta,
+        settings.max_keys_per_unit,
+        sampling=scheme,
+        capacity=_CAPACITY,
+        universe=_UNIVERSE,
+        universe_size=_UNIVERSE_SIZE,
+    )
+    if scheme is not None and name == "weighted_sample":
+        name = sampled_name(scheme)
+    return make_mechanism(name, setting).law
 
 
 def read_settings(facts: dict[str, Any]) -> Settings:
@@ -164,8 +141,7 @@ class CurveDesk:
         Raises:
             InvalidParameter: for a mechanism of another name, or parameters that it refuses.
         """
-        made = MECHANISMS.get(name)
-        if made is None:
+        if name not in MECHANISMS:
             raise InvalidParameter("mechanism must be one of those on the page.")
         place = name, settings
         found = self._known.get(place)
@@ -176,7 +152,7 @@ class CurveDesk:
                 proceed()
             found = self._known.get(place)
             if found is None:
-                found = reporting_curve(made.law(settings), points=_POINTS, proceed=proceed)
+                found = reporting_curve(law_of(name, settings), points=_POINTS, proceed=proceed)
                 self._known[place] = found
                 if len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING
 
 from dptally.explore.curves import MECHANISMS
 from dptally.labels import key_label
 from dptally.report.markup import Markup, join, tag
-from dptally.report.page import ICON, hashed, page_style
+from dptally.report.page import document, page_style, policy_of
 
 if TYPE_CHECKING:
     from dptally.explore.questions import Questions
 
 __all__ = ["page_of"]
 
-_PAGE = Template(
-    """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>dptally explore</title>
-<link rel="icon" href="$icon">
-<style>$style</style>
-</head>
-<body>
-$body
-<script>$script</script>
-</body>
-</html>
-"""
-)
 # Name, label, what it means, smallest and largest exponent of ten, its number at the start.
 _SLIDERS = (
     ("epsilon", "Epsilon", "smaller protects more", -2, 1, "1"),
@@ -47,12 +28,8 @@ def page_of(questions: Questions | None, name: str | None) -> tuple[str, str]:
     """The page, and the Content-Security-Policy that fits it: nothing is loaded, and only this server is asked."""
     style = page_style("page.css") + files("dptally.explore").joinpath("explore.css").read_text(encoding="utf-8")
     script = files("dptally.explore").joinpath("explore.js").read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    page = _PAGE.substitute(icon=join(ICON), style=style, script=script, body=_body(questions, name))
-    return page, policy
+    policy = policy_of(style, script, "connect-src 'self'", "frame-ancestors 'none'")
+    return document("dptally explore", _body(questions, name), style=style, script=script, policy=None), policy
 
 
 def _body(questions: Questions | None, name: str | None) -> Markup:

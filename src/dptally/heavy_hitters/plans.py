@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +19,7 @@ from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
+from dptally.release_metadata import facts_of, read_certificate
 from dptally.stored_facts import DAMAGE, read_fraction
 
 __all__ = ["MECHANISM", "TriePlan", "plan_trie"]
@@ -102,10 +103,6 @@ class TriePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON, fractions as text."""
-        certificate = {
-            name: str(part) if isinstance(part, Fraction) else list(part) if isinstance(part, tuple) else part
-            for name, part in asdict(self.law.certificate).items()
-        }
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -116,7 +113,7 @@ class TriePlan:
             "threshold": self.law.threshold,
             "composition": self.law.composition,
             "round_epsilon": str(self.law.round_epsilon),
-            "certificate": certificate,
+            "certificate": facts_of(self.law.certificate),
         }
 
     @classmethod
@@ -137,7 +134,7 @@ class TriePlan:
                 rounds=1 if single_round else len(lengths),
                 composition=facts["composition"],
                 round_epsilon=read_fraction(facts["round_epsilon"]),
-                certificate=_read_certificate(facts["certificate"]),
+                certificate=read_certificate(facts["certificate"]),
             )
             # Refuses a rate or threshold out of range.
             SampleAndThreshold(epsilon, delta, rate=law.rate, threshold=law.threshold)
@@ -203,20 +200,3 @@ def _as_lengths(levels: object, step: object, domain: Domain) -> tuple[int, ...]
             "give the lengths themselves, the last one at most the width."
         )
     return lengths
-
-
-def _read_certificate(facts: dict[str, Any]) -> Certificate:
-    higher, lower = facts["worst_pair"]
-    return Certificate(
-        epsilon=read_fraction(facts["epsilon"]),
-        delta=read_fraction(facts["delta"]),
-        worst_delta=read_fraction(facts["worst_delta"]),
-        worst_pair=(int(higher), int(lower)),
-        rows_checked=int(facts["rows_checked"]),
-        table_sha256=str(facts["table_sha256"]),
-        copies=int(facts["copies"]),
-        total_epsilon=read_fraction(facts["total_epsilon"]),
-        total_delta=read_fraction(facts["total_delta"]),
-        judge=str(facts["judge"]),
-        worst_ratio=read_fraction(facts["worst_ratio"]),
-    )

@@ -7,22 +7,20 @@ and the metadata, and computes the rest anew. Nothing in the file is executed.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dptally.errors import InvalidParameter, UnreadableRelease
+from dptally.errors import InvalidParameter
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
 from dptally.privacy import Record
-from dptally.stored_facts import DAMAGE, read_json, read_table
-from dptally.whole_files import check_target, complete_or_absent
+from dptally.release_metadata import intact, read_table, write_table
 
 __all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
 
 FORMAT_VERSION = 1
-_KEY = b"dptally_tree"
+_NAME = "dptally_tree"
 
 
 def metadata(tree: PrefixTree) -> dict[str, Any]:
@@ -39,12 +37,7 @@ def metadata(tree: PrefixTree) -> dict[str, Any]:
 
 def save_tree(tree: PrefixTree, path: Path, *, overwrite: bool) -> None:
     """Write the file under its name only when it is complete and on disk."""
-    import pyarrow.parquet as pq
-
-    check_target(path, overwrite=overwrite)
-    table = tree.to_arrow().replace_schema_metadata({_KEY: json.dumps(metadata(tree)).encode()})
-    with complete_or_absent(path, overwrite=overwrite) as file:
-        pq.write_table(table, file, compression="zstd")
+    write_table(tree.to_arrow(), metadata(tree), path, name=_NAME, overwrite=overwrite)
 
 
 def load_tree(path: str | Path) -> PrefixTree:
@@ -53,24 +46,9 @@ def load_tree(path: str | Path) -> PrefixTree:
     Raises:
         UnreadableRelease: if the file is missing, damaged, not of a prefix tree, or of another version.
     """
-    import pyarrow as pa
-
     place = Path(path)
-    table = read_table(place)
-    packed = (table.schema.metadata or {}).get(_KEY)
-    if packed is None:
-        raise UnreadableRelease(f"{place} is a Parquet file but not a prefix tree of dptally.")
-    try:
-        facts = read_json(packed)
-        version = facts["format_version"]
-    except DAMAGE:
-        raise UnreadableRelease(f"{place} has damaged metadata.") from None
-    if version != FORMAT_VERSION:
-        raise UnreadableRelease(
-            f"{place} has format version {str(version)[:20]}, and this dptally reads version {FORMAT_VERSION}; "
-            "a newer dptally may read it."
-        )
-    try:
+    table, facts = read_table(place, name=_NAME, what="a prefix tree of dptally", version=FORMAT_VERSION)
+    with intact(place):
         plan = TriePlan.from_dict(facts["plan"])
         unit = None if facts["unit"] is None else str(facts["unit"])
         columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
@@ -83,8 +61,6 @@ def load_tree(path: str | Path) -> PrefixTree:
         _check(plan, nodes)
         promise = plan.guarantee(unit=unit, private=facts["private"] is True)
         return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
-    except (pa.ArrowException, *DAMAGE):
-        raise UnreadableRelease(f"{place} has damaged metadata.") from None
 
 
 def _check(plan: TriePlan, nodes: list[Node]) -> None:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.shortfall import Shortfall
-from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
+from dptally.exact import as_delta, as_epsilon, as_fraction
 from dptally.mechanisms.base import Drawn
-from dptally.mechanisms.private_total import draw_total, noise_scale
+from dptally.mechanisms.sketch_terms import ShortfallChoice, sketch_terms
 from dptally.observation_models import WeightedSample
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.summed_noise import SummedNoise
-from dptally.privacy import Guarantee
 from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dptally.estimates.shortfall import Shortfall
     from dptally.ledger.paying import AnyLedger
     from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.observation_models.reading import ReleasedLaw
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
 
 Form = Literal["single", "standard", "merged", "user", "summed"]
-_SHARE_FOR_SHORTFALL = Fraction(1, 20)
 _MOST_SHARED_KEYS = 300  # above, Gaussian noise is better for every epsilon and delta that are allowed
 
 
@@ -63,8 +61,7 @@ class PrivateMisraGries:
     Which law, by what one unit more in the data can do to the counters:
 
     - "single", Algorithm 1: one counter by one, or all of them by one, and at most two keys [LT25, Lem. 8]. Own and
-    shared
-      noise, `SharedNoise`.
+      shared noise, `SharedNoise`.
     - "standard", the same without zero counters, from another tool: the same with up to k keys.
     - "merged", "user": up to k counters by one, all in the same direction [LT25, Cor. 18, Lem. 27, Cor. 28]. Gaussian
       noise on all (`GaussianHistogram`), or the optimal law for each counter with the budget shared among k of them
@@ -74,13 +71,13 @@ class PrivateMisraGries:
       parameters alone.
     - "summed": all counters by (2k - 1) / (k + 1) together; `SummedNoise`.
 
-    A share of epsilon, a twentieth, goes to telling how far the sketch falls short of frequencies (basic composition).
-    What is told is the number of times that counters were reduced, plus geometric noise: one unit more changes that
-    number by at most one. (For Algorithm 1: of the states in the proof of [LT25, Lem. 8] those where all counters are
-    one lower have had one reduction more, the others the same number. For Algorithm 4 and for merging likewise: in
-    [LT25, Lem. 17, 27] counters of the longer stream are above or equal after equally many reductions, and below or
-    equal after one more.) For "summed" it is the total length of the streams. With `elements_per_unit` = m the number
-    changes by at most m, and the noise is so much larger.
+    A share of epsilon goes to telling how far the sketch falls short of frequencies (basic composition), see
+    `SketchTerms`. What is told is the number of times that counters were reduced, plus geometric noise: one unit more
+    changes that number by at most one. (For Algorithm 1: of the states in the proof of [LT25, Lem. 8] those where all
+    counters are one lower have had one reduction more, the others the same number. For Algorithm 4 and for merging
+    likewise: in [LT25, Lem. 17, 27] counters of the longer stream are above or equal after equally many reductions, and
+    below or equal after one more.) For "summed" it is the total length of the streams. With `elements_per_unit` = m the
+    number changes by at most m, and the noise is so much larger.
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit, certified before anything is drawn.
@@ -91,8 +88,7 @@ class PrivateMisraGries:
     Args:
         form: what the sketch is. capacity: how many counters it has. epsilon: for the unit. delta: for the unit.
         elements_per_unit: how many elements of one unit the stream may hold, equal ones or not ("single", "standard"
-        and
-            "summed").
+            and "summed").
         max_keys_per_unit: bound on the keys of a unit ("user"), which the sketch has applied.
         shortfall: "private" to estimate it; a number that the owner states publicly (the largest amount by which any
             counter may fall short); or None to leave it open.
@@ -112,14 +108,16 @@ class PrivateMisraGries:
         *,
         elements_per_unit: int = 1,
         max_keys_per_unit: int = 1,
-        shortfall: Literal["private"] | int | None = "private",
+        shortfall: ShortfallChoice = "private",
         minimise: Literal["threshold", "error"] = "threshold",
         sketches: int = 1,
         unit: str | None = None,
     ) -> None:
         self._form, self.capacity, self.max_keys_per_unit = form, capacity, max_keys_per_unit
-        self._epsilon, self._delta = as_epsilon(epsilon), as_delta(delta)
-        self._elements = as_count("elements_per_unit", elements_per_unit, largest=10_000)
+        self._terms = sketch_terms(
+            as_epsilon(epsilon), as_delta(delta), elements_per_unit=elements_per_unit, shortfall=shortfall
+        )
+        self._delta, self._elements = self._terms.delta, self._terms.elements_per_unit
         if minimise not in ("threshold", "error"):
             raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
         if self._elements > 1 and form in ("merged", "user"):
@@ -127,12 +125,8 @@ class PrivateMisraGries:
                 "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
                 "for units with several keys use a UserMisraGriesSketch."
             )
-        self._stated: int | None = None
-        if shortfall is not None and shortfall != "private":
-            self._stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
-        self._spent = self._epsilon * _SHARE_FOR_SHORTFALL if shortfall == "private" else Fraction(0)
         self._sketches, self._unit = sketches, unit
-        self.law, self.certificate = self._choose(self._epsilon - self._spent, minimise)
+        self.law, self.certificate = self._choose(self._terms.rest, minimise)
 
     def _choose(self, epsilon: Fraction, minimise: Literal["threshold", "error"]) -> tuple[ReleasedLaw, Certificate]:
         """The best law that is provable for this form of sketch, with its certificate."""
@@ -167,10 +161,10 @@ class PrivateMisraGries:
         if isinstance(self.law, WeightedSample):
             parts = [Part(self.law.epsilon, self.law.delta, self.capacity)]
         else:
-            parts = [Part(self._epsilon - self._spent, self._delta)]
-        if self._spent:
-            parts.append(Part(self._spent, Fraction(0)))
-        return Spending(self.name, self._epsilon, self._delta, tuple(parts))
+            parts = [Part(self._terms.rest, self._delta)]
+        if self._terms.spent:
+            parts.append(Part(self._terms.spent, Fraction(0)))
+        return Spending(self.name, self._terms.epsilon, self._delta, tuple(parts))
 
     def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
         """Draw once; rows leave in the order of their keys, and share no memory with the sketch."""
@@ -182,26 +176,14 @@ class PrivateMisraGries:
             values = self.law.draw(contents.counters, bits)
         kept = np.flatnonzero(values)
         rows = pa.table({key: contents.keys.take(pa.array(kept)), "value": pa.array(values[kept], type=pa.int64())})
-        guarantee = Guarantee(
-            epsilon=self._epsilon,
-            delta=self._delta,
+        guarantee = self._terms.guarantee(
+            capacity=self.capacity,
+            sketches=self._sketches,
+            private=bits.private,
             unit=self._unit,
             max_keys_per_unit=self.max_keys_per_unit,
-            mechanism=self.name,
-            spent_on_shortfall=self._spent,
-            sketch_capacity=self.capacity,
-            sketches=self._sketches,
-            elements_per_unit=self._elements,
-            private=bits.private,
         )
-        return Drawn(rows, guarantee, self.certificate, self.law), self._shortfall(contents, bits)
-
-    def _shortfall(self, contents: SketchContents, bits: BitSource) -> Shortfall | None:
-        if self._spent:
-            step = self._spent / self._elements
-            reported = draw_total(contents.missing, step, bits)
-            return Shortfall(reported, noise_scale(step), contents.missing_parts)
-        return None if self._stated is None else Shortfall(self._stated, 0, 1)
+        return Drawn(rows, guarantee, self.certificate, self.law), self._terms.shortfall(contents, bits)
 
 
 class Sketch(Protocol):

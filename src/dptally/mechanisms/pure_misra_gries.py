@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptally.estimates.shortfall import Shortfall
-from dptally.exact import as_count, as_epsilon
+from dptally.exact import as_epsilon
 from dptally.mechanisms.base import Drawn
-from dptally.mechanisms.private_total import draw_total, noise_scale
+from dptally.mechanisms.sketch_terms import ShortfallChoice, sketch_terms
 from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.privacy import Guarantee
 from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.pure_judge import certify_rounded_counters
 from dptally.randomness.integers import draw_integers
 
 if TYPE_CHECKING:
+    from dptally.estimates.shortfall import Shortfall
     from dptally.mechanisms.private_misra_gries import SketchContents
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.universes import Universe
 
 __all__ = ["PureMisraGries", "reduced_distance"]
-
-_SHARE_FOR_SHORTFALL = Fraction(1, 20)
 
 
 def reduced_distance(capacity: int, elements_per_unit: int) -> Fraction:
@@ -70,17 +67,13 @@ class PureMisraGries:
         *,
         sketches: int = 1,
         elements_per_unit: int = 1,
-        shortfall: Literal["private"] | int | None = "private",
+        shortfall: ShortfallChoice = "private",
     ) -> None:
-        self._epsilon = as_epsilon(epsilon)
-        self._elements = as_count("elements_per_unit", elements_per_unit, largest=10_000)
-        self._capacity, self._sketches = capacity, sketches
-        self._stated: int | None = None
-        if shortfall is not None and shortfall != "private":
-            self._stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
-        self._spent = self._epsilon * _SHARE_FOR_SHORTFALL if shortfall == "private" else Fraction(0)
-        rest = self._epsilon - self._spent
-        distance = reduced_distance(capacity, self._elements)
+        self._terms = sketch_terms(
+            as_epsilon(epsilon), Fraction(0), elements_per_unit=elements_per_unit, shortfall=shortfall
+        )
+        self._capacity, self._sketches, rest = capacity, sketches, self._terms.rest
+        distance = reduced_distance(capacity, self._terms.elements_per_unit)
         # ln(1 + x) >= 2x / (2 + x): noise whose masses shrink by a factor of at most 1 + x per step.
         step = rest / distance
         self._sparse = SparseHistogram(_short(2 * step / (2 + step)), universe=universe, keep=capacity * sketches)
@@ -90,8 +83,8 @@ class PureMisraGries:
     @property
     def spends(self) -> Spending:
         """What a draw spends."""
-        parts = [Part(epsilon, Fraction(0)) for epsilon in (self._epsilon - self._spent, self._spent) if epsilon]
-        return Spending(self.name, self._epsilon, Fraction(0), tuple(parts))
+        parts = [Part(epsilon, Fraction(0)) for epsilon in (self._terms.rest, self._terms.spent) if epsilon]
+        return Spending(self.name, self._terms.epsilon, Fraction(0), tuple(parts))
 
     def draw(self, contents: SketchContents, key: str, bits: BitSource) -> tuple[Drawn, Shortfall | None]:
         """Draw once from reduced counters in units of 1 / (capacity + 1). Keys outside the universe are left out."""
@@ -106,27 +99,9 @@ class PureMisraGries:
         kept, values = self._sparse.draw_bins(numbers[order], rounded[order], bits)
         rows = pa.table({key: universe.keys(kept), "value": pa.array(values, type=pa.int64())})
         rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending")])).combine_chunks()
-        guarantee = Guarantee(
-            epsilon=self._epsilon,
-            delta=Fraction(0),
-            unit=None,
-            max_keys_per_unit=1,
-            mechanism=self.name,
-            spent_on_shortfall=self._spent,
-            sketch_capacity=self._capacity,
-            sketches=self._sketches,
-            elements_per_unit=self._elements,
-            private=bits.private,
-        )
-        return Drawn(rows, guarantee, self.certificate, self.law), self._shortfall(contents, bits)
-
-    def _shortfall(self, contents: SketchContents, bits: BitSource) -> Shortfall | None:
-        if self._spent:
-            step = self._spent / self._elements
-            # One more than the sketch falls short: a counter may have been rounded down by nearly one.
-            reported = draw_total(contents.missing + contents.missing_parts, step, bits)
-            return Shortfall(reported, noise_scale(step), contents.missing_parts)
-        return None if self._stated is None else Shortfall(self._stated + 1, 0, 1)
+        guarantee = self._terms.guarantee(capacity=self._capacity, sketches=self._sketches, private=bits.private)
+        # One more than the sketch falls short: a counter may have been rounded down by nearly one.
+        return Drawn(rows, guarantee, self.certificate, self.law), self._terms.shortfall(contents, bits, more=1)
 
 
 def _short(number: Fraction) -> Fraction:

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from dptally.observation_models.reading import ReleasedLaw
     from dptally.observation_models.reporting_curves import Reporting
 
-__all__ = ["COMPACT_COUNT", "LISTABLE", "AllLevels", "AnyKey", "Planned", "Setting", "planned_laws", "sampled_name"]
+__all__ = [
+    "COMPACT_COUNT",
+    "LISTABLE",
+    "AllLevels",
+    "AnyKey",
+    "Planned",
+    "Setting",
+    "choose_mechanisms",
+    "make_mechanism",
+    "planned_laws",
+    "sampled_name",
+]
 
 LISTABLE = 1 << 22
 COMPACT_COUNT = (1 << 32) - 1

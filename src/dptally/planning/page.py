@@ -1,97 +1,142 @@
-"""A plan as one HTML page: no network, no scripts, light and dark, readable on a phone. Everything is escaped."""
+"""A plan as one HTML page, in the form of a report: it loads nothing, and everything is escaped."""
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dptally.observation_models.reporting_curves import ReportingCurve, reporting_curve
 from dptally.planning.plans import PUBLIC_EXAMPLE, mechanism_cells
-from dptally.svg_curves import curves_picture
+from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.curves_chart import curves_chart
+from dptally.report.markup import Child, join, tag
+from dptally.report.page import put_together
 
 if TYPE_CHECKING:
     from dptally.planning.plans import Plan
 
-__all__ = ["plan_page"]
+__all__ = ["plan_page", "plan_report"]
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --faint: #59636e; --paper: #ffffff; --line: #d1d9e0; --mark: #e6f0ff;
-  --c0: #0b5cad; --c1: #b3430e; --c2: #1a7f37; --c3: #8250df; --c4: #bf3989; --c5: #7d4e00; --c6: #0f766e;
-  --c7: #57606a }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --faint: #9ea7b3; --paper: #0d1117; --line: #3d444d;
-  --mark: #12263f; --c0: #6cb0ff; --c1: #ffa572; --c2: #56d364; --c3: #c297ff; --c4: #ff8bd1; --c5: #e3b341;
-  --c6: #4fd6c8; --c7: #b1bac4 } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 1.2rem; max-width: 62rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, sans-serif }
-h1 { font-size: 1.5rem; line-height: 1.25 } h2 { font-size: 1.15rem; margin-top: 2rem }
-.answer { border-left: 4px solid var(--c0); padding: .4rem .9rem; background: var(--mark) }
-.warning { border-left: 4px solid var(--c1); padding: .4rem .9rem }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
-th:first-child, td:first-child { text-align: left } tr.best { background: var(--mark); font-weight: 600 }
-dt { font-weight: 600; margin-top: .6rem } dd { margin: 0; color: var(--faint) }
-p.small { color: var(--faint); font-size: .9rem } svg { width: 100%; max-width: 42rem; height: auto; display: block }
-@media print { body { max-width: none; padding: 0 } }
-"""
+_CHANCES = 4  # columns of the table of mechanisms: the name and three frequencies
+_LEGEND = "Mean error: of the estimate of a reported key. Bounds: half the width of 95 % bounds."
 
 
 def plan_page(plan: Plan) -> str:
     """The page as text."""
-    curves = plan.curves()
-    frequencies = curves.get_column("frequency").to_list()
-    drawn = {name: curves.get_column(name).to_list() for name in curves.columns if name != "frequency"}
+    return put_together(plan_report(plan))
+
+
+def plan_report(plan: Plan) -> Report:
+    """What the page says."""
+    curves = _curves(plan)
+    charts = (curves_chart(curves),) if curves else ()
     names, *rows = mechanism_cells(plan)
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>dptally: a plan</title><style>{_STYLE}</style></head><body><main>",
-        "<h1>What to expect, before any data is read</h1>",
+    first: list[list[Child]] = [[_marked(plan, row[0]), *row[1:_CHANCES]] for row in rows]
+    other: list[list[Child]] = [[_marked(plan, row[0]), *row[_CHANCES:]] for row in rows]
+    notes = [(each.mechanism, each.note) for each in plan.forecasts if each.note]
+    reported = "Smallest frequency at which a key appears with this chance"
+    sections = [
+        _answer(plan),
+        Section(
+            "chance",
+            "What chance a key has to appear",
+            join([figure(chart) for chart in charts], number_table(reported, names[:_CHANCES], first)),
+        ),
+        Section(
+            "mechanisms",
+            "What it takes and tells",
+            join(
+                number_table(_legend(plan), (names[0], *names[_CHANCES:]), other, label="Mechanisms"),
+                facts(notes) if notes else None,
+            ),
+        ),
     ]
-    if plan.need is not None:
-        parts.append(f'<p class="answer">{escape(str(plan.need))}</p>')
-    parts.append(f"<p>{escape(plan.sentence)}</p>")
-    if plan.recommendation not in plan.sentence:
-        parts.append(f'<p class="answer"><strong>Recommendation:</strong> {escape(plan.recommendation)}</p>')
-    if plan.population is not None:
-        parts.append(f"<p>Supposed: {escape(plan.population.told)}.</p>")
-        if plan.population.from_example:
-            parts.append(f'<p class="warning" role="note">{escape(PUBLIC_EXAMPLE)}</p>')
-    if drawn:
-        parts.append("<h2>Chance that a key is reported, by its frequency</h2>")
-        parts.append(curves_picture(frequencies, drawn))
-    parts.append("<h2>Mechanisms</h2>")
-    parts.append('<div class="scroll" tabindex="0" role="region" aria-label="Table of mechanisms"><table>')
-    parts.append("<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr></thead>")
-    parts.append("<tbody>")
-    for row in rows:
-        best = ' class="best"' if row[0] == plan.recommended else ""
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-        parts.append(f'<tr{best}><th scope="row">{escape(row[0])}</th>{cells}</tr>')
-    parts.append("</tbody></table></div>")
-    parts.append(f'<p class="small">{escape(_legend(plan))}</p><dl>')
-    for each in plan.forecasts:
-        if each.note:
-            parts.append(f"<dt>{escape(each.mechanism)}</dt><dd>{escape(each.note)}</dd>")
-    parts.append("</dl>")
     if plan.left_out:
-        parts.append("<h2>Mechanisms that do not apply</h2><dl>")
-        parts += [f"<dt>{escape(name)}</dt><dd>{escape(reason)}</dd>" for name, reason in plan.left_out.items()]
-        parts.append("</dl>")
-    parts.append("</main></body></html>\n")
-    return "\n".join(parts)
+        missing = facts(list(plan.left_out.items()))
+        sections.append(Section("left-out", "Mechanisms that do not apply", missing))
+    return Report(
+        title="What to expect, before any data is read",
+        summary=plan.sentence,
+        warning=PUBLIC_EXAMPLE if plan.population is not None and plan.population.from_example else None,
+        tiles=_tiles(plan),
+        sections=tuple(sections),
+        charts=charts,
+        made_from="parameters alone, before any private data was read",
+    )
+
+
+def _curves(plan: Plan) -> dict[str, ReportingCurve]:
+    """The curves of mechanisms that do not report every key anyway."""
+    reporting = [each for each in plan.mechanisms if each.first_frequency(Fraction(1, 2)) != 0]
+    found = {each.name: replace(reporting_curve(each.law), at_least=each.at_least) for each in reporting}
+    # A sketch may fall short of frequencies, which the table counts in where the data is supposed.
+    return {f"{name} (by counter)" if name == "misra_gries" else name: curve for name, curve in found.items()}
+
+
+def _tiles(plan: Plan) -> tuple[Tile, ...]:
+    best = next((each for each in plan.forecasts if each.mechanism == plan.recommended), None)
+    tiles = [
+        Tile(f"{float(plan.epsilon):.6g}", "epsilon: how much may show of one unit"),
+        Tile(f"{float(plan.delta):.6g}", "delta: the chance of an exception"),
+        Tile(f"{plan.max_keys_per_unit:,}", "keys at most of one unit are counted"),
+    ]
+    if best is not None and best.half:
+        tiles.append(Tile(f"{best.half:,}", f"is the frequency that appears half the time, by {best.mechanism}"))
+    return tuple(tiles)
+
+
+def _answer(plan: Plan) -> Section:
+    advice = plan.recommendation[:1].upper() + plan.recommendation[1:]
+    line = _command(plan)
+    return Section(
+        "answer",
+        "Recommendation",
+        join(
+            None if plan.need is None else paragraph(str(plan.need), kind="lead"),
+            paragraph(advice, kind="lead"),
+            paragraph(plan.supposed if plan.population is None else f"Supposed: {plan.population.told}."),
+            None if line is None else [paragraph("To publish like this:"), command(line)],
+        ),
+    )
+
+
+def _command(plan: Plan) -> str | None:
+    """How to publish by the mechanism recommended; None where there is more to say than a plan knows."""
+    mechanism, _, sampling = plan.recommended.partition(" ")
+    universe = getattr(plan, "universe", None)
+    if mechanism == "heavy_hitters" or (not plan.delta and universe is None):
+        return None
+    words = ["dptally publish FILE --key COLUMN"]
+    if plan.max_keys_per_unit > 1:
+        words.append(f"--unit COLUMN --max-keys-per-unit {plan.max_keys_per_unit}")
+    words.append(f"--epsilon {plan.epsilon}")
+    if mechanism in ("dense", "sparse", "compact"):
+        words.append(f"--universe {universe}")
+    else:
+        words.append(f"--delta {plan.delta}")
+    words.append(f"--mechanism {mechanism}")
+    if sampling:
+        words.append(f"--sampling {sampling}")
+    if mechanism in ("misra_gries", "sparse", "compact"):
+        words.append(f"--capacity {plan.capacity}")
+    if not plan.values:
+        words.append("--keys-only")
+    return " ".join((*words, "-o release.parquet"))
+
+
+def _marked(plan: Plan, name: str) -> Child:
+    """A name that may be broken after an underscore, and whether it is the one recommended."""
+    first, *others = name.split("_")
+    parts = [first, *((join("_", tag("wbr"), part)) for part in others)]
+    return join(tag("strong", parts), " (recommended)") if name == plan.recommended else join(parts)
 
 
 def _legend(plan: Plan) -> str:
-    text = (
-        "50 %, 95 %, 99.9 %: the smallest frequency at which a key is reported with this probability, exact from the "
-        "law. Mean error: of the estimate of a reported key. Bounds: half the width of 95 % bounds."
-    )
     if plan.population is None:
-        return text
+        return _LEGEND
     share = "all keys" if plan.share == 1 else f"{plan.share:.3g} of the keys"
     return (
-        f"{text} Keys: how many are expected to be released. Sum error: of the estimated sum over {share}, "
+        f"Keys: how many are expected to be released. {_LEGEND} Sum error: of the estimated sum over {share}, "
         "relative. Time and memory are estimates from measured runs on one machine."
     )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from dptally.observation_models.reporting_curves import ReportingCurve
 from dptally.report.drawing import Canvas, Chart, shorten
 from dptally.report.scales import Linear, Log, Scale, short_number
-from dptally.reporting_curves import ReportingCurve
 
 __all__ = ["Bar", "bar_chart", "chance_chart", "error_chart", "histogram_chart", "rank_chart", "share_chart"]
 

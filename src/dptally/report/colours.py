@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from string import Template
 
-__all__ = ["DARK", "LIGHT", "chart_style", "variables"]
+__all__ = ["CURVES", "DARK", "LIGHT", "chart_style", "variables"]
 
 LIGHT = {
     "paper": "#ffffff",
@@ -28,6 +28,8 @@ LIGHT = {
     "curve-4": "#be185d",
     "curve-5": "#1d4ed8",
     "curve-6": "#4d7c0f",
+    "curve-7": "#0369a1",
+    "curve-8": "#57534e",
 }
 DARK = {
     "paper": "#15191c",
@@ -47,6 +49,8 @@ DARK = {
     "curve-4": "#f9a8d4",
     "curve-5": "#93c5fd",
     "curve-6": "#bef264",
+    "curve-7": "#7dd3fc",
+    "curve-8": "#d6d3d1",
 }
 
 _CHART = Template(
@@ -67,14 +71,24 @@ _CHART = Template(
 .chart .line{stroke:$accent;stroke-width:2.2;fill:none;stroke-linejoin:round}
 .chart .bound{stroke:$accent;stroke-width:2;fill:none}
 .chart .dot{fill:$accent}
+.chart .curve{fill:none;stroke-width:2.4;stroke-linejoin:round}
 """
 )
+_DASHES = ("9 4", "3 3", "10 3 2 3", "14 5", "5 2 1 2", "1 3", "12 3 2 3 2 3")
+_FORMS = ("stroke-width:3", *(f"stroke-dasharray:{dash}" for dash in _DASHES))
+CURVES = len(_FORMS)
+"""How many curves of one chart can be told apart, by colour and by dashes."""
 
 
 def chart_style(colours: dict[str, str] | None) -> str:
     """The rules of charts: with these colours, or, for None, with the variables of the page."""
     names = LIGHT if colours is None else colours
-    return _CHART.substitute({name: f"var(--{name})" if colours is None else text for name, text in names.items()})
+    shown = {name: f"var(--{name})" if colours is None else text for name, text in names.items()}
+    curves = (
+        f".chart .curve-{place}{{stroke:{shown[f'curve-{place}']};{form}}}"
+        for place, form in enumerate(_FORMS, start=1)
+    )
+    return _CHART.substitute(shown) + "\n".join(curves) + "\n"
 
 
 def variables() -> str:

@@ -39,6 +39,7 @@ class Report:
         tiles: numbers at its head.
         sections: in their order.
         charts: all charts of the sections, for files of their own.
+        made_from: what the page was made from, for its last line.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Report:
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
     charts: tuple[Chart, ...]
+    made_from: str = "nothing but the release"
 
 
 def paragraph(*children: Child, kind: str | None = None) -> Markup:

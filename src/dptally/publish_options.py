@@ -1,0 +1,49 @@
+"""What `publish` takes, for type checkers: they know from `mechanism` what kind of release comes back.
+
+A test compares these options with the signature of `publish` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+
+if TYPE_CHECKING:
+    from dptally.ledger.paying import AnyLedger
+    from dptally.observation_models.sampling_schemes import Scheme
+    from dptally.pipeline import Progress
+    from dptally.randomness import BitSource
+
+__all__ = ["PublishOptions", "TableMechanism"]
+
+TableMechanism = Literal[
+    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse"
+]
+"""The mechanisms whose release lists keys; "compact" makes one that answers any key."""
+
+
+class PublishOptions(TypedDict, total=False):
+    """Everything but the source and the mechanism; see `dptally.publish`."""
+
+    key: str | Sequence[str] | None
+    unit: str | None
+    max_keys_per_unit: int
+    epsilon: Required[float | str | Fraction]
+    delta: float | str | Fraction | None
+    universe: Any
+    capacity: int | None
+    bound: int | None
+    strict_time: bool
+    sampling: Scheme | None
+    values: bool
+    ledger: AnyLedger | None
+    count: str | None
+    nulls: Literal["drop", "keep"]
+    format: str | None
+    memory_limit: str | None
+    randomness: BitSource | None
+    progress: bool | Progress | None
+    table: str | None
+    query: str | None
+    engine: str
