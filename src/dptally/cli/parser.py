@@ -46,6 +46,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> Parser:
     """The parser of the whole command line."""
     from dptally.cli import example, federated, heavy_hitters, plan, plot, publish, quantile, read, sanitize, sketch
+    from dptally.cli import audit  # isort: skip
     from dptally.cli import shell_help as about  # isort: skip
     from dptally.cli.explain import add_explain
 
@@ -59,7 +60,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (publish, sanitize, sketch, heavy_hitters, quantile, federated, read, plot, plan, example):
+    for module in (publish, sanitize, sketch, heavy_hitters, quantile, federated, read, plot, plan, audit, example):
         module.add_commands(commands)
     about.add_commands(commands)
     add_explain(parser)
