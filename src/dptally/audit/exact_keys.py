@@ -1,0 +1,256 @@
+"""Exact audits of mechanisms that report every key by itself: rows of a law, written out and compared."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dptally.audit.drawn_rows import follows_rows
+from dptally.audit.enclosures import ball, ends
+from dptally.audit.examination import Examination
+from dptally.audit.planted import built_for, spoiled
+from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
+from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
+from dptally.privacy.composition import share_between_keys
+from dptally.privacy.gaussian_judge import working_precision
+
+if TYPE_CHECKING:
+    from dptally.audit.chooser import Chooser
+    from dptally.audit.findings import ExactFinding
+
+__all__ = [
+    "audit_gaussian",
+    "audit_merged_sketch",
+    "audit_sample_and_threshold",
+    "audit_sampled",
+    "audit_stability",
+    "audit_weighted_sample",
+    "compare_gaussian_rows",
+    "compare_sampling_rows",
+    "compare_shift_rows",
+]
+
+_WHOLE = 1 << 128
+_RATE_BITS = 32
+_ALL_ROWS = 160  # laws with fewer rows are compared row by row; of others some rows are chosen
+_UNITS = (1, 1, 1, 2, 2, 3, 5, 10, 30)
+
+
+def audit_weighted_sample(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Without sampling: every pair of rows of the table that is drawn from, and a unit of several keys."""
+    epsilon, delta = choose.spread(0.05, 4), choose.spread(1e-12, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
+    check = Examination("weighted_sample", place, epsilon, delta, _facts(keys=keys, values=values), bug)
+    claimed = share_between_keys(epsilon, delta, keys)
+    law = spoiled(WeightedSample(*built_for(*claimed, bug), values=values), bug)
+    compare_shift_rows(check, law, law.width, claimed, choose)
+    check.together(keys, epsilon=claimed[0])
+    return check.finding()
+
+
+def audit_stability(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Geometric noise and a threshold: rows around 1, the threshold and the end of the noise, and others."""
+    epsilon, delta = choose.spread(0.08, 4), choose.spread(1e-12, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
+    check = Examination("stability", place, epsilon, delta, _facts(keys=keys, values=values), bug)
+    claimed = share_between_keys(epsilon, delta, keys)
+    law = spoiled(Stability(*built_for(*claimed, bug), values=values), bug)
+    compare_shift_rows(check, law, law.width, claimed, choose)
+    check.together(keys, epsilon=claimed[0])
+    return check.finding()
+
+
+def compare_shift_rows(
+    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: Chooser
+) -> None:
+    """Compare neighbouring rows of a law up to `width`, from where on every key is reported, and draws with rows."""
+    rows: dict[int, dict[Any, int]] = {}
+
+    def row(frequency: int) -> dict[Any, int]:
+        if frequency not in rows:
+            rows[frequency] = check.masses(law.row(frequency), _WHOLE)
+        return rows[frequency]
+
+    for frequency in _chosen_rows(width, getattr(law, "threshold", 1), choose):
+        check.keys(
+            row(frequency), row(frequency - 1), f"frequencies {frequency} and {frequency - 1}",
+            epsilon=claimed[0], delta=claimed[1],
+        )  # fmt: skip
+    if not check.finding().bug:
+        frequency = choose.number(1, width + 1)
+        check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
+
+
+def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
+    """All rows of a short law; of a long one the first, those around the threshold and the end, and random ones."""
+    if width <= _ALL_ROWS:
+        return list(range(1, width + 2))
+    near = [*range(1, 7), *range(threshold - 2, threshold + 3), *range(width - 3, width + 2)]
+    return sorted({row for row in (*near, *choose.some(1, width, 12)) if row >= 1})
+
+
+def audit_sampled(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """With a sampling scheme: rows from 1 on and far out, and whether keys are reported no more often than sampled."""
+    epsilon, delta = choose.spread(0.1, 4), choose.spread(1e-10, 0.05)
+    values = choose.number(0, 3) > 0
+    sub_tokens = choose.one_of((1, 1, 2, 3)) if values else 1
+    scheme = _scheme(choose)
+    facts = _facts(scheme=scheme, values=values, sub_tokens=sub_tokens)
+    check = Examination("sampled", place, epsilon, delta, facts, bug)
+    built = built_for(2 * epsilon if bug == "noise halved" else epsilon, delta, bug)
+    law = WeightedSample(*built, scheme, values=values, sub_tokens=sub_tokens)
+    far = choose.number(60, 400)
+    runs = (range(1, 41), range(far, far + 3))
+    before: tuple[int, dict[Any, int]] = (0, {None: _WHOLE})
+    for band in law.sampled_rows.bands([row for run in runs for row in run]):
+        masses = {outcome: mass for outcome, mass in band.masses().items() if mass}
+        check.require(sum(masses.values()) == _WHOLE and min(masses.values()) >= 0, "a row is not a law")
+        if band.frequency == before[0] + 1:
+            where = f"frequencies {band.frequency} and {before[0]}"
+            check.keys(masses, before[1], where, epsilon=epsilon, delta=delta)
+        reported = Fraction(_WHOLE - masses.get(None, 0), _WHOLE)
+        check.require(reported <= _included(scheme, band.frequency), "a key is reported more often than sampled")
+        before = band.frequency, masses
+    check.together(1, epsilon=epsilon)
+    return check.finding()
+
+
+def _scheme(choose: Chooser) -> Scheme:
+    kind = choose.number(0, 4)
+    if kind == 0:
+        steps = sorted(choose.spread(0.001, 1) for _ in range(choose.number(1, 12)))
+        return SamplingScheme([min(step, Fraction(1)) for step in steps])
+    power = choose.one_of(("1", "1", "1/2", "2", "3/2"))
+    rate = choose.spread(0.001, 0.9)
+    return Ppswor(rate, power) if kind < 3 else Priority(rate, power)
+
+
+def _included(scheme: Scheme, frequency: int) -> Fraction:
+    """An upper bound of the probability that a scheme takes a key: from its definition, in balls."""
+    if isinstance(scheme, SamplingScheme):
+        return scheme.bounds(frequency, 64)[1]
+    if not isinstance(scheme, Ppswor | Priority):
+        return Fraction(1)
+    with working_precision(256):
+        mass = ball(scheme.rate) * ball(frequency) ** ball(scheme.power)
+        taken = -((-mass).expm1()) if isinstance(scheme, Ppswor) else mass
+        return min(Fraction(1), ends(taken)[1])
+
+
+def audit_gaussian(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Gaussian noise and a threshold, for all keys of a unit at once."""
+    epsilon, delta = choose.spread(0.15, 4), choose.spread(1e-10, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
+    check = Examination("gaussian", place, epsilon, delta, _facts(keys=keys, values=values), bug)
+    law = spoiled(GaussianHistogram(*built_for(epsilon, delta, bug), keys, values=values), bug)
+    compare_gaussian_rows(check, law, keys, choose)
+    return check.finding()
+
+
+def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: Chooser) -> None:
+    """Compare data sets that differ in `keys` keys, of which some are missing in one of them.
+
+    One key is compared in exact numbers; several are written out if that is short, and otherwise bounded from below.
+    """
+    nothing = {None: _WHOLE}
+    first, high = (check.masses(law.row(frequency), _WHOLE) for frequency in (1, law.width + 1))
+    below = check.masses(law.row(law.width), _WHOLE)
+    for frequency in (2, law.threshold, *choose.some(2, law.width, 2)):
+        rows = [check.masses(law.row(near), _WHOLE) for near in (frequency, frequency - 1)]
+        check.neighbours(rows[0], rows[1], f"frequencies {frequency} and {frequency - 1}")
+    check.neighbours(first, nothing, "frequencies 1 and 0")
+    for shared in sorted({0, keys, *choose.some(0, keys, 1)}):
+        missing = keys - shared
+        for pairs, order in (
+            ([(high, below, shared), (first, nothing, missing)], ""),
+            ([(below, high, shared), (nothing, first, missing)], ", the other way"),
+        ):
+            taken = [pair for pair in pairs if pair[2]]
+            check.several(taken, f"{keys} keys, {shared} of which have other units{order}")
+    if not check.finding().bug:
+        frequency = choose.number(1, law.width)
+        row = check.masses(law.row(frequency), _WHOLE)
+        check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
+
+
+def audit_merged_sketch(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """What is released of merged sketches and sketches of users: every counter may move by one."""
+    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+
+    epsilon, delta = choose.spread(0.2, 4), choose.spread(1e-10, 0.05)
+    capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
+    minimise = choose.one_of(("threshold", "error"))
+    facts = _facts(capacity=capacity, form=form, minimise=minimise)
+    check = Examination("misra_gries, merged", place, epsilon, delta, facts, bug)
+    made = PrivateMisraGries(
+        form,  # type: ignore[arg-type]
+        capacity,
+        *built_for(epsilon, delta, bug),
+        shortfall=None,
+        minimise=minimise,  # type: ignore[arg-type]
+    )
+    law = made.law
+    if isinstance(law, GaussianHistogram):
+        compare_gaussian_rows(check, spoiled(law, bug), capacity, choose)
+    elif isinstance(law, WeightedSample):
+        claimed = share_between_keys(epsilon, delta, capacity)
+        compare_shift_rows(check, spoiled(law, bug), law.width, claimed, choose)
+        check.together(capacity, epsilon=claimed[0])
+    return check.finding()
+
+
+def audit_sample_and_threshold(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Sampling alone: binomial rows, written out from factorials."""
+    epsilon, delta = choose.spread(0.3, 4), choose.spread(1e-9, 0.1)
+    keys, rate = choose.one_of((1, 1, 1, 2, 3, 5)), choose.spread(0.02, 0.6)
+    given = choose.number(0, 2)  # neither, rate, threshold
+    facts = _facts(keys=keys, rate=rate if given == 1 else "best")
+    check = Examination("sample_and_threshold", place, epsilon, delta, facts, bug)
+    claimed = share_between_keys(epsilon, delta, keys)
+    built = built_for(*claimed, bug)
+    law = spoiled(SampleAndThreshold(*built, rate=rate if given == 1 else None), bug)
+    compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
+    check.together(keys, epsilon=claimed[0])
+    return check.finding()
+
+
+def compare_sampling_rows(
+    check: Examination,
+    rate: Fraction,
+    threshold: int,
+    claimed: tuple[Fraction, Fraction],
+    choose: Chooser,
+    *,
+    law: SampleAndThreshold | None = None,
+) -> None:
+    """Compare binomial rows: the first that report, those around t / p where the worst pairs are, and some beyond."""
+    middle = math.floor(threshold / rate)
+    # A pair of rows k and k - 1 is the worst where k (1 - (1 - p) e^-epsilon) passes t.
+    kept = 1 - (1 - float(rate)) * math.exp(-float(claimed[0]))
+    turn = math.floor(threshold / kept)
+    near = {threshold, threshold + 1, turn - 1, turn, turn + 1, middle, *choose.some(threshold, 2 * middle + 4, 3)}
+    for count in sorted(found for found in near if threshold <= found <= _LONGEST):
+        first, second = (binomial(trials, rate, threshold) for trials in (count, count - 1))
+        if law is not None and count <= 200:
+            stated = check.masses(law.row(count), 1 << (_RATE_BITS * count))
+            check.require(stated == first, f"row {count} is not the binomial law")
+        check.keys(first, second, f"frequencies {count} and {count - 1}", epsilon=claimed[0], delta=claimed[1])
+
+
+_LONGEST = 400
+
+
+def binomial(trials: int, rate: Fraction, threshold: int) -> dict[Any, int]:
+    """The law of what is reported of `trials` units, in units of 2^-(32 trials)."""
+    kept = int(rate * (1 << _RATE_BITS))
+    dropped = (1 << _RATE_BITS) - kept
+    law: dict[Any, int] = {}
+    for hits in range(threshold, trials + 1):
+        law[hits] = math.comb(trials, hits) * kept**hits * dropped ** (trials - hits)
+    law[None] = (1 << (_RATE_BITS * trials)) - sum(law.values())
+    return {outcome: mass for outcome, mass in law.items() if mass}
+
+
+def _facts(**facts: object) -> dict[str, object]:
+    return facts

@@ -1,0 +1,167 @@
+"""Exact audits of mechanisms with delta = 0: the ratio of every outcome under neighbouring counts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dptally.audit.enclosures import exponential
+from dptally.audit.examination import Examination
+from dptally.audit.planted import spoiled
+from dptally.compact_release import changes_per_unit
+from dptally.mechanisms.private_total import noise_scale
+from dptally.observation_models import DyadicGeometric
+from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.observation_models.field_geometric import FieldGeometric, choose_law
+from dptally.observation_models.heaviest_noise import HeaviestNoise
+
+if TYPE_CHECKING:
+    from dptally.audit.chooser import Chooser
+    from dptally.audit.findings import ExactFinding
+
+__all__ = [
+    "audit_compact",
+    "audit_dense",
+    "audit_sparse",
+    "audit_strict_sparse",
+    "audit_total",
+    "compare_dense_rows",
+]
+
+_WHOLE = 1 << 128
+
+
+def audit_dense(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """A value for every key of a list: whole rows for small bounds, windows around the count for large ones."""
+    epsilon = choose.spread(0.1, 5)
+    keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 7, 30, 100, 1000, 1 << 40))
+    check = Examination("dense", place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, bug)
+    law = spoiled(DyadicGeometric(epsilon / keys, bound), bug)
+    compare_dense_rows(check, law, epsilon / keys, choose)
+    check.require(keys * law.epsilon <= epsilon, "keys together spend more than epsilon")
+    return check.finding()
+
+
+def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: Chooser) -> None:
+    """Compare rows at the ends of the range and in the middle."""
+    bound = law.bound
+    for count in sorted({1, bound, *choose.some(1, bound, 3)}):
+        rows = [_window(law, number, count) for number in (count, count - 1)]
+        check.keys(rows[0], rows[1], f"counts {count} and {count - 1}", epsilon=key_epsilon, delta=Fraction(0))
+    check.together(1, epsilon=check.epsilon)
+
+
+def _window(law: DyadicGeometric, count: int, middle: int) -> dict[Any, int]:
+    """A row as far as the noise reaches; beyond, all values have the same mass whatever the count, and are one."""
+    low, high = max(0, middle - law.reach - 2), min(law.bound, middle + law.reach + 2)
+    values = {0, law.bound, *range(low, high + 1)}
+    row: dict[Any, int] = {value: int(law.probability(value, count) * _WHOLE) for value in values}
+    row["beyond"] = _WHOLE - sum(row.values())
+    return row
+
+
+def audit_sparse(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """The noise of every key of a universe, with a small bound so that rows can be written out."""
+    epsilon = choose.spread(0.1, 5)
+    keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 5, 12, 25))
+    check = Examination("sparse", place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, bug)
+    key_epsilon = epsilon / keys
+    noise = spoiled(HeaviestNoise(key_epsilon, size=1000, keep=5, bound=bound).noise, bug)
+    if not isinstance(noise, ClampedGeometric):
+        check.require(False, "the noise is not geometric")
+        return check.finding()
+    whole = noise.ratio.denominator**bound * (noise.ratio.denominator + noise.ratio.numerator)
+    rows = [check.masses(noise.row(count), whole) for count in range(bound + 1)]
+    for count in range(1, bound + 1):
+        where = f"counts {count} and {count - 1}"
+        check.keys(rows[count], rows[count - 1], where, epsilon=key_epsilon, delta=Fraction(0))
+    check.together(1, epsilon=epsilon)
+    return check.finding()
+
+
+def audit_strict_sparse(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """The version of fixed time: its noise, and whether the random release hides how far the draw is from its law."""
+    epsilon = choose.spread(0.2, 3)
+    bound, keep, mixing = choose.one_of((2, 5, 20)), choose.one_of((1, 4, 20)), choose.one_of((20, 40))
+    size = choose.one_of((10, 1000, 1 << 32))
+    facts = {"bound": bound, "keep": keep, "mixing": mixing, "size": size}
+    check = Examination("sparse, strict time", place, epsilon, Fraction(0), facts, bug)
+    law = HeaviestNoise(2 * epsilon if bug else epsilon, size=size, keep=keep, bound=bound, mixing=mixing)
+    masses: list[int] = law.noise.masses  # type: ignore[union-attr]
+    rows = []
+    for count in range(bound + 1):
+        row: dict[Any, int] = {}
+        for noise, mass in zip(range(bound, -bound - 1, -1), masses, strict=True):
+            value = min(max(count + noise, 0), bound)
+            row[value] = row.get(value, 0) + mass
+        rows.append(row)
+    for count in range(1, bound + 1):
+        where = f"counts {count} and {count - 1}"
+        check.keys(rows[count], rows[count - 1], where, epsilon=epsilon, delta=Fraction(0))
+    low, _ = exponential(epsilon)
+    distance = Fraction(bound * size * (keep + 2), 1 << law.scale_bits) + Fraction(
+        (keep + 1) * size, 1 << law.label_bits
+    )
+    least = Fraction(1, (4 * size * (bound + 1)) ** keep << mixing)
+    # [BV19, Lem. 3.2]: the ratio of the mixture is at most e^epsilon if (e^epsilon + 1) d <= (e^epsilon - 1) least.
+    check.require((low + 1) * distance <= (low - 1) * least, "the random release does not hide the distance")
+    check.together(1, epsilon=epsilon)
+    return check.finding()
+
+
+def audit_compact(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """One polynomial for all keys: the chance of every element at one key, for neighbouring counts."""
+    epsilon = choose.spread(0.2, 5)
+    keys, rule = choose.one_of((1, 1, 2, 4)), choose.one_of(("subsample", "refuse"))
+    largest, size = choose.one_of((1, 2, 10, 1000, (1 << 32) - 1)), choose.one_of((100, 1 << 32, 1 << 64))
+    facts = {"keys": keys, "rule": rule, "largest count": largest, "universe": size}
+    check = Examination("compact", place, epsilon, Fraction(0), facts, bug)
+    changes = keys * (2 if rule == "subsample" else 1)
+    check.require(changes_per_unit(keys, rule) == changes, "a unit changes more counts than is accounted for")  # type: ignore[arg-type]
+    step = epsilon / changes
+    law = choose_law(2 * step if bug else step, universe_size=size, largest_count=largest)
+    counts = {1, largest, *choose.some(1, largest, 1), *choose.some(1, min(largest, 30), 2)}
+    low, _ = exponential(step)
+    for count in sorted(counts):
+        rows = [_elements(law, number, count) for number in (count, count - 1)]
+        for (value, kind), chance in rows[0].items():
+            other = rows[1][value, kind]
+            where = f"the value {value} of counts {count} and {count - 1}"
+            check.require(chance <= low * other and other <= low * chance, where + " differs too much")
+    check.bounded(Fraction(0), "ratios of chances, element by element")
+    return check.finding()
+
+
+def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, str], Fraction]:
+    """The least and the largest chance of one element of each value's cell, times the size of the field."""
+    chances: dict[tuple[int, str], Fraction] = {}
+    near = range(max(0, middle - law.reach - 2), min(law.largest_count, middle + law.reach + 2) + 1)
+    for value in {0, law.largest_count, *near}:
+        cell = int(law.probability(0, value) * law.size)
+        for kind in ("least", "most"):
+            if count == 0:
+                chances[value, kind] = Fraction(1)
+                continue
+            coins = (1 << law.element_bits) // cell if kind == "least" else -(-(1 << law.element_bits) // cell)
+            chances[value, kind] = law.probability(count, value) * law.size * Fraction(coins, 1 << law.element_bits)
+    return chances
+
+
+def audit_total(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """The private number of occurrences: geometric noise with a whole scale, clamped at 0."""
+    epsilon = choose.spread(0.001, 5)
+    check = Examination("private total", place, epsilon, Fraction(0), {}, bug)
+    scale = noise_scale(2 * epsilon if bug else epsilon)
+    ratio = Fraction(scale, scale + 1)
+    reach = 6
+    for total in (1, choose.number(2, reach)):
+        rows = []
+        for count in (total, total - 1):
+            # P[Z = z] = (1 - r) / (1 + r) r^|z|; below 0 and beyond the window all is one outcome each.
+            row = {0: ratio**count / (1 + ratio)}
+            row |= {value: (1 - ratio) / (1 + ratio) * ratio ** abs(value - count) for value in range(1, 2 * reach)}
+            row[2 * reach] = 1 - sum(row.values(), Fraction(0))
+            whole = (scale + 1) ** (2 * reach + 1) * (2 * scale + 1)
+            rows.append(check.masses(row, whole))
+        check.neighbours(rows[0], rows[1], f"totals {total} and {total - 1}")
+    return check.finding()

@@ -1,0 +1,77 @@
+"""Exact audits of mechanisms in several rounds or levels: prefixes round by round, and trees of counts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_shift_rows
+from dptally.audit.exact_pure import compare_dense_rows
+from dptally.audit.examination import Examination
+from dptally.audit.planted import built_for, spoiled
+from dptally.observation_models import DyadicGeometric, SampleAndThreshold
+from dptally.observation_models.round_parameters import choose_round_law
+from dptally.privacy.composition import share_between_keys
+from dptally.tree_laws import make_tree_law
+
+if TYPE_CHECKING:
+    from dptally.audit.chooser import Chooser
+    from dptally.audit.findings import ExactFinding
+
+__all__ = ["audit_ranges", "audit_rounds"]
+
+_LONGEST = 300
+
+
+def audit_rounds(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Heavy hitters: the same unit in every round, in a prefix of any frequency.
+
+    Rounds are independent given what was asked, so a unit that has a part in all of them is judged by products of
+    binomial rows: written out for two short ones, bounded from below otherwise.
+    """
+    # Few settings, each of which costs a second to choose a law for: they are kept by the chooser of laws.
+    epsilon, delta = Fraction(choose.one_of((1, 2, 3)), 2), Fraction(1, 10 ** choose.one_of((2, 4, 6)))
+    rounds, composition = choose.one_of((1, 1, 2, 3, 5)), choose.one_of(("exact", "optimal", "basic"))
+    facts = {"rounds": rounds, "composition": composition}
+    check = Examination("heavy hitters", place, epsilon, delta, facts, bug)
+    law = choose_round_law(*built_for(epsilon, delta, bug), rounds, composition)  # type: ignore[arg-type]
+    threshold = law.threshold - 1 if bug == "threshold off by one" else law.threshold
+    kept = 1 - (1 - float(law.rate)) * math.exp(-float(epsilon))
+    turn = math.floor(threshold / kept)
+    for count in sorted({threshold, turn, turn + 1, *choose.some(threshold, 2 * turn + 4, 2)}):
+        if not threshold <= count <= _LONGEST:
+            continue
+        rows: list[dict[Any, int]] = [binomial(trials, law.rate, threshold) for trials in (count, count - 1)]
+        for order in (0, 1):
+            pair = (rows[order], rows[1 - order])
+            check.several([(*pair, rounds)], f"{rounds} rounds of frequencies {count} and {count - 1}")
+    return check.finding()
+
+
+def audit_ranges(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Trees of counts: one node of each level, by the law of each."""
+    epsilon, delta = choose.spread(0.5, 5), choose.spread(1e-9, 0.05)
+    levels = choose.one_of((1, 2, 3, 5, 8))
+    mechanism = choose.one_of(("sample_and_threshold", "weighted_sample", "weighted_sample", "dense"))
+    promised = Fraction(0) if mechanism == "dense" else delta
+    check = Examination("ranges", place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, bug)
+    if mechanism == "dense":
+        dense = make_tree_law(epsilon, None, levels=levels, mechanism=mechanism).law
+        if not isinstance(dense, DyadicGeometric):
+            check.require(False, "the law is not the one asked for")
+            return check.finding()
+        check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
+        compare_dense_rows(check, spoiled(dense, bug), epsilon / levels, choose)
+        return check.finding()
+    law: Any = make_tree_law(*built_for(epsilon, delta, bug), levels=levels, mechanism=mechanism).law
+    claimed = share_between_keys(epsilon, delta, levels)
+    if bug == "delta x 4":
+        claimed = law.epsilon, claimed[1]
+    law = spoiled(law, bug)
+    if isinstance(law, SampleAndThreshold):
+        compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
+    else:
+        compare_shift_rows(check, law, law.width, claimed, choose)
+    check.together(levels, epsilon=claimed[0])
+    return check.finding()

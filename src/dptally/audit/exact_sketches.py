@@ -1,0 +1,271 @@
+"""Exact audits of what is released of sketches: neighbouring streams are put through sketches, and laws written out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from dptally.audit.divergences import as_masses, excess
+from dptally.audit.enclosures import PRECISION, ball, ends, exponential
+from dptally.audit.examination import Examination
+from dptally.audit.planted import built_for, spoiled
+from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+from dptally.mechanisms.private_total import noise_scale
+from dptally.mechanisms.pure_misra_gries import PureMisraGries
+from dptally.observation_models import SharedNoise, SummedNoise
+from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.privacy.gaussian_judge import working_precision
+from dptally.randomness import SeededBits
+from dptally.universes import read_universe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dptally.audit.chooser import Chooser
+    from dptally.audit.findings import ExactFinding
+
+__all__ = ["audit_pure_sketch", "audit_shared_noise", "audit_summed_sketches"]
+
+_WHOLE = 1 << 128
+_ENTRY = 16
+_ALPHABET = 4
+_MOST_STEPS = 1_200_000  # of writing out the law of a small sketch
+
+
+def audit_shared_noise(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """One stream: own and shared noise. Small sketches are written out whole, for streams that differ in one element.
+
+    For sketches of any capacity, the chance that a key which only one stream has is reported is computed exactly from
+    the table, with the counters that [LT25, Lem. 8] allows, and the loss of noise moved by one is added.
+    """
+    standard = choose.number(0, 2) == 0
+    elements = choose.one_of((1, 1, 1, 2, 4))
+    small = choose.coin()
+    capacity = choose.number(1, 2) if small else choose.one_of((3, 10, 100, 1000))
+    epsilon = choose.spread(2.2, 3.8) * elements if small else choose.spread(0.3, 4)
+    delta, share = choose.spread(1e-9, 0.1), choose.coin()
+    facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
+    check = Examination("misra_gries, one stream", place, epsilon, delta, facts, bug)
+    made = PrivateMisraGries(
+        "standard" if standard else "single",
+        capacity,
+        *built_for(epsilon, delta, bug),
+        elements_per_unit=elements,
+        shortfall="private" if share else None,
+    )
+    law = made.law
+    if not isinstance(law, SharedNoise):
+        check.require(False, "the law is not the one for sketches of one stream")
+        return check.finding()
+    spent = epsilon - law.epsilon
+    check.require(law.epsilon + spent == epsilon and spent >= 0, "shares of epsilon do not add up")
+    if share:
+        _check_shortfall(check, spent, elements)
+    spoiled(law, bug)
+    check.epsilon = law.epsilon  # what is left for the counters
+    _check_leak(check, law, capacity, standard, elements)
+    if small:
+        for shorter, longer in _neighbouring_streams(choose, elements):
+            states = [_counters(stream, capacity, standard) for stream in (longer, shorter)]
+            laws = [_write_out(law, state) for state in states]
+            if laws[0] is not None and laws[1] is not None:
+                check.neighbours(laws[0], laws[1], f"streams of {len(longer)} and {len(shorter)} elements")
+    return check.finding()
+
+
+def _check_shortfall(check: Examination, spent: Fraction, elements: int) -> None:
+    """The geometric noise on how far the sketch falls short: one over the factor per step, to the power of steps."""
+    step = noise_scale(spent / elements)
+    check.require(
+        Fraction(step + 1, step) ** elements <= exponential(spent)[0], "the estimate of the shortfall exceeds its share"
+    )
+
+
+def _check_leak(check: Examination, law: SharedNoise, capacity: int, standard: bool, elements: int) -> None:
+    masses = _table_masses(law.table)  # from the largest noise to the smallest
+    reach = len(masses) // 2
+    below = [0, *accumulate(reversed(masses))]
+
+    def hidden(limit: int) -> int:
+        """2^128 P[noise <= limit]."""
+        return below[max(0, min(len(masses), limit + reach + 1))]
+
+    ones, zeros = (capacity, 0) if standard else (1, min(1, capacity - 1))
+    quiet = sum(
+        mass * hidden(law.threshold - 2 - shared) ** ones * hidden(law.threshold - 1 - shared) ** zeros
+        for shared, mass in zip(range(reach, -reach - 1, -1), masses, strict=True)
+    )
+    leak = 1 - Fraction(quiet, _WHOLE ** (1 + ones + zeros))
+    noise = dict(zip(range(reach, -reach - 1, -1), masses, strict=True))
+    moved = {value + 1: mass for value, mass in noise.items()}
+    share = law.epsilon / elements
+    step = max(excess(noise, moved, share), excess(moved, noise, share))
+    with working_precision(PRECISION):
+        factor = sum((ball(share * times).exp() for times in range(elements)), ball(0))
+        bound = ends(ball(leak + step) * factor)[1]
+    check.bounded(bound, "keys that only one stream has, and noise moved by one")
+
+
+def _neighbouring_streams(choose: Chooser, elements: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Streams of which one has `elements` elements more, anywhere."""
+    yield [], [0] * elements
+    longer = [choose.number(1, _ALPHABET) for _ in range(choose.number(elements, 9 + elements))]
+    shorter = list(longer)
+    for _ in range(elements):
+        shorter.pop(choose.number(0, len(shorter) - 1))
+    yield shorter, longer
+
+
+def _counters(stream: list[int], capacity: int, standard: bool) -> dict[int, int]:
+    from dptally.summaries.misra_gries import MisraGriesSketch
+
+    sketch = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+    if stream:
+        sketch.update(stream)
+    contents = sketch.contents()
+    found = dict(zip(contents.keys.to_pylist(), contents.counters.tolist(), strict=True))
+    return {key: count for key, count in found.items() if count or not standard}
+
+
+def _write_out(law: SharedNoise, counters: dict[int, int]) -> dict[Any, int] | None:
+    """The law of a whole release, key by key, summed over the shared noise; None if it is too long."""
+    masses = _table_masses(law.table)
+    reach = len(masses) // 2
+    if len(masses) * (2 * reach + 2) ** len(counters) > _MOST_STEPS:
+        return None
+    noise = dict(zip(range(reach, -reach - 1, -1), masses, strict=True))
+    total: dict[Any, int] = {}
+    for shared, mass in noise.items():
+        partial: dict[Any, int] = {(): mass}
+        for key, count in counters.items():
+            values: dict[int, int] = {}
+            quiet = 0
+            for own, chance in noise.items():
+                value = count + own + shared
+                if value >= law.threshold:
+                    values[value] = chance
+                else:
+                    quiet += chance
+            nexts: dict[Any, int] = {}
+            for before, so_far in partial.items():
+                if quiet:
+                    nexts[before] = nexts.get(before, 0) + so_far * quiet
+                for value, chance in values.items():
+                    nexts[(*before, (key, value))] = so_far * chance
+            partial = nexts
+        for outcome, found in partial.items():
+            total[outcome] = total.get(outcome, 0) + found
+    return total
+
+
+def _table_masses(table: bytes) -> list[int]:
+    """Masses of the noise, from the largest to the smallest."""
+    reached = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
+    return [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
+
+
+def audit_summed_sketches(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Sketches that were added up: counters with fractions, of streams that differ in one element."""
+    epsilon, delta = choose.spread(0.7, 5), choose.spread(1e-9, 0.1)
+    capacity, elements = choose.one_of((1, 2, 3, 8)), choose.one_of((1, 1, 2))
+    check = Examination("misra_gries, summed", place, epsilon, delta, {"capacity": capacity, "elements": elements}, bug)
+    law = spoiled(SummedNoise(*built_for(epsilon, delta, bug), capacity, elements=elements), bug)
+    for first, second in _summed_neighbours(choose, capacity, elements):
+        keys = sorted({key for key in (*first, *second) if first.get(key, 0) != second.get(key, 0)})
+        # Keys are drawn independently, and leaving some of them out of sight cannot raise a divergence.
+        for key in keys:
+            laws = [_summed_row(law, state.get(key, 0)) for state in (first, second)]
+            check.neighbours(laws[0], laws[1], "one key of neighbouring streams")
+        if len(keys) > 1:
+            pairs = [tuple(_summed_row(law, state.get(key, 0)) for state in (first, second)) for key in keys[:4]]
+            for order in (0, 1):
+                check.several([(pair[order], pair[1 - order], 1) for pair in pairs], "several keys of streams")
+    return check.finding()
+
+
+def _summed_neighbours(
+    choose: Chooser, capacity: int, elements: int
+) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
+    """Counters, in units of 1 / (capacity + 1), of streams that differ; and the farthest ones that are allowed for."""
+    from dptally.summaries.misra_gries import MisraGriesSketch
+
+    def reduced(stream: list[int]) -> dict[int, int]:
+        sketch = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+        if stream:
+            sketch.update(stream)
+        keys, scaled = sketch.reduced()
+        return dict(zip(keys.to_pylist(), scaled.tolist(), strict=True))
+
+    for shorter, longer in _neighbouring_streams(choose, elements):
+        yield reduced(longer), reduced(shorter)
+    farthest = elements * max(1, 2 * capacity - 1)
+    base = choose.number(0, 4 * (capacity + 1))
+    yield {0: farthest}, {}
+    yield {0: base + farthest}, {0: base}
+
+
+def _summed_row(law: SummedNoise, scaled: int) -> dict[Any, int]:
+    """What is reported for one counter in units of 1 / (k + 1): rounded at random, noise added, cut, floored."""
+    parts, grid, fine = law.capacity + 1, law.grid, law._best[1]
+    low, rest = divmod(scaled * grid, parts)
+    masses = _table_masses(law.table)
+    reach = len(masses) // 2
+    row: dict[Any, int] = {}
+    for rounded, weight in ((low, parts - rest), (low + 1, rest)):
+        if not weight:
+            continue
+        if rounded == 0:
+            row[None] = row.get(None, 0) + weight * _WHOLE
+            continue
+        for noise, mass in zip(range(reach, -reach - 1, -1), masses, strict=True):
+            noisy = rounded + noise
+            outcome = noisy // grid if noisy >= fine else None
+            row[outcome] = row.get(outcome, 0) + weight * mass
+    return row
+
+
+def audit_pure_sketch(choose: Chooser, place: int, bug: str) -> ExactFinding:
+    """Sketches over a universe, delta = 0: rounded counters and geometric noise, moved as far as streams can."""
+    epsilon = choose.spread(0.2, 5)
+    capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
+    facts = {"capacity": capacity, "elements": elements, "shortfall": share}
+    check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, bug)
+    made = PureMisraGries(
+        read_universe("words:2"), capacity, epsilon, elements_per_unit=elements, shortfall="private" if share else None
+    )
+    spent = epsilon / 20 if share else Fraction(0)
+    if share:
+        _check_shortfall(check, spent, elements)
+    noise = spoiled(made.law.noise, bug)
+    if not isinstance(noise, ClampedGeometric):
+        check.require(False, "the noise is not geometric")
+        return check.finding()
+    check.epsilon = epsilon - spent
+    parts, farthest = capacity + 1, elements * max(1, 2 * capacity - 1)
+    for base in (0, choose.number(0, 6 * parts)):
+        top = (base + farthest) // parts + 8
+        laws = [_rounded_row(noise, scaled, parts, top) for scaled in (base, base + farthest)]
+        check.neighbours(laws[0], laws[1], "one counter moved as far as all may be together")
+        # The same distance shared by two counters, which are drawn independently.
+        part = choose.number(0, farthest)
+        moved = [(base, base + part), (base, base + farthest - part)]
+        for order in (0, 1):
+            pairs = [[_rounded_row(noise, scaled, parts, top) for scaled in pair] for pair in moved]
+            check.several([(pair[order], pair[1 - order], 1) for pair in pairs], "two counters moved")
+    return check.finding()
+
+
+def _rounded_row(noise: ClampedGeometric, scaled: int, parts: int, top: int) -> dict[Any, int]:
+    """The law of one value, all from `top` on taken together, as ratios no longer change above both counters."""
+    low, rest = divmod(scaled, parts)
+    whole = noise.ratio.denominator ** (top + 1) * (noise.ratio.denominator + noise.ratio.numerator)
+    row: dict[Any, int] = {}
+    for count, weight in ((low, parts - rest), (low + 1, rest)):
+        if not weight:
+            continue
+        law: dict[Any, Fraction] = {value: noise.probability(count, value) for value in range(top)}
+        law["more"] = 1 - sum(law.values(), Fraction(0))
+        for outcome, mass in as_masses(law, whole).items():
+            row[outcome] = row.get(outcome, 0) + weight * mass
+    return row

@@ -1,0 +1,374 @@
+"""Runs through the public interface: a file goes in, a release file comes out, and is read back.
+
+Many copies in one run. The mechanisms here draw for every key by itself, so a data set with many keys of the same
+frequency gives as many independent draws from the row of that frequency: what is seen of one key does not depend on
+what other keys there are. So the key is audited as if it were alone, by a pair of data sets in which it has f or f - 1
+occurrences. What this takes for granted, that keys do not influence each other, is itself looked at by
+`observe_order` and by the mechanisms that are run once for each sample.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptally.audit.events import Neighbours, Sample
+from dptally.audit.planted import built_for, in_insertion_order, released_with
+
+if TYPE_CHECKING:
+    from dptally.randomness import BitSource
+
+__all__ = ["Observer", "observe_compact", "observe_dense", "observe_keys", "observe_order", "observe_ranges",
+           "observe_sketch", "observe_sparse", "observe_tree"]  # fmt: skip
+
+Observer = Callable[..., list[Neighbours]]
+_CLASS = 10_000_000  # keys of one class of frequencies are numbered from a multiple of this on
+_BETWEEN = 8  # frequencies between those that are reported half of the time and those that nearly always are
+_AT_ONCE = 40_000  # copies of each class in one run
+
+
+def observe_keys(
+    mechanism: str,
+    epsilon: Fraction,
+    delta: Fraction,
+    runs: int,
+    bits: BitSource,
+    bug: str,
+    place: Path,
+    **options: Any,
+) -> list[Neighbours]:
+    """Mechanisms that report keys of the data, each by itself: many copies of keys of some frequencies."""
+    import dptally
+
+    made = built_for(epsilon, delta, bug)
+    frequencies = _frequencies(mechanism, epsilon, delta, options)
+
+    def release(source: Path) -> Any:
+        with released_with(mechanism, bug):
+            return dptally.publish(
+                source,
+                key="key",
+                count="count",
+                epsilon=made[0],
+                delta=made[1],
+                mechanism=mechanism,
+                randomness=bits,
+                progress=False,
+                **options,
+            )
+
+    return _copies(frequencies, runs, place, release)
+
+
+def observe_dense(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """A value for every key of a public list, of which some have more occurrences than others."""
+    import dptally
+
+    frequencies = (1, 2, 20)
+    at_once = min(runs, _AT_ONCE // 2)
+    universe = [number * _CLASS + copy for number in range(len(frequencies)) for copy in range(at_once)]
+
+    def release(source: Path) -> Any:
+        with released_with(mechanism, bug):
+            return dptally.publish(
+                source,
+                key="key",
+                count="count",
+                epsilon=epsilon,
+                mechanism="dense",
+                universe=universe,
+                bound=40,
+                randomness=bits,
+                progress=False,
+            )
+
+    return _copies(frequencies, runs, place, release, at_once=at_once)
+
+
+def observe_sparse(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """The heaviest keys of a universe, where as many are kept as there are: then every key is by itself.
+
+    Keys that nobody has are drawn another way than those that somebody has: frequencies 1 and 0 compare the two.
+    """
+    import dptally
+
+    at_once = min(runs, 2000)
+    frequencies = (1, 2, 8)
+
+    def release(source: Path) -> Any:
+        with released_with(mechanism, bug):
+            return dptally.publish(
+                source,
+                key="key",
+                count="count",
+                epsilon=epsilon,
+                mechanism="sparse",
+                universe=f"integers:0..{len(frequencies) * at_once - 1}",
+                capacity=len(frequencies) * at_once,
+                randomness=bits,
+                progress=False,
+            )
+
+    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once)
+
+
+def observe_compact(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """One polynomial: the values of as many keys as it has coefficients are independent."""
+    import dptally
+
+    del bug
+    at_once = min(runs, 700)
+    frequencies = (1, 2, 8)
+    keys = len(frequencies) * at_once
+
+    def release(source: Path) -> Any:
+        return dptally.publish(
+            source,
+            key="key",
+            count="count",
+            epsilon=epsilon,
+            mechanism="compact",
+            universe=f"integers:0..{keys - 1}",
+            capacity=keys,
+            randomness=bits,
+            progress=False,
+        )
+
+    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        found = dptally.load(saved)
+        return np.arange(keys), np.array(found.values(range(keys)))  # type: ignore[union-attr]
+
+    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values)
+
+
+def observe_ranges(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """Trees of counts: leaves of one tree, each of which is drawn by itself. A unit is also in the nodes above."""
+    import dptally
+
+    made = built_for(epsilon, delta, bug)
+    at_once = min(runs, 340)  # as many bins as one level may have
+    frequencies = _frequencies("weighted_sample", made[0], made[1], {})[:3]
+
+    def release(source: Path) -> Any:
+        return dptally.publish_quantiles(
+            source,
+            value="key",
+            count="count",
+            low=0,
+            high=len(frequencies) * at_once - 1,
+            resolution=len(frequencies) * at_once,
+            branching=len(frequencies) * at_once,
+            epsilon=made[0],
+            delta=made[1],
+            mechanism="weighted_sample",
+            randomness=bits,
+            progress=False,
+        )
+
+    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        nodes = dptally.load_ranges(saved).nodes().to_pydict()
+        last = max(nodes["level"], default=0)
+        found = [(node, value) for level, node, value in zip(nodes["level"], nodes["node"], nodes["value"], strict=True)
+                 if level == last and value]  # fmt: skip
+        return np.array([node for node, _ in found], dtype=np.int64), np.array([value for _, value in found])
+
+    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values)
+
+
+def observe_tree(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """Heavy hitters: many values, found round by round."""
+    from dptally.heavy_hitters.tree_file import load_tree
+    from dptally.observation_models.round_parameters import choose_round_law
+    from dptally.trie_pipeline import publish_tree
+
+    made = built_for(epsilon, delta, bug)
+    law = choose_round_law(*made, 2, "exact")
+    frequencies = (law.threshold, law.threshold + 1, round(law.threshold / law.rate))
+
+    def release(source: Path) -> Any:
+        return publish_tree(
+            source,
+            key="key",
+            count="count",
+            epsilon=made[0],
+            delta=made[1],
+            levels=[32, 64],
+            domain="bits",
+            width=64,
+            randomness=bits,
+            progress=False,
+        )
+
+    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        found = load_tree(saved).frequencies()
+        numbers = np.array([int(key) >> 32 for key in found], dtype=np.int64)
+        return numbers, np.array(list(found.values()), dtype=np.int64)
+
+    # Values differ in their first half, so that every value has a prefix of its own in both rounds.
+    at_once = min(runs, 5000)
+    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values, shift=32)
+
+
+def _frequencies(mechanism: str, epsilon: Fraction, delta: Fraction, options: dict[str, Any]) -> tuple[int, ...]:
+    """Frequencies worth looking at: the first, and from where half are reported to where all are. Public knowledge."""
+    from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
+
+    law: Any
+    if mechanism == "weighted_sample":
+        law = WeightedSample(epsilon, delta, options.get("sampling"))
+    else:
+        made = {"stability": Stability, "gaussian": GaussianHistogram, "sample_and_threshold": SampleAndThreshold}
+        law = made[mechanism](epsilon, delta)
+    half = law.first_frequency(Fraction(1, 2)) or 8
+    sure = law.first_frequency(1 - delta / 4) or 2 * half
+    first = law.threshold - 1 if mechanism == "sample_and_threshold" else 1
+    steps = range(half, sure + 2, max(1, (sure - half) // _BETWEEN))
+    return tuple(sorted({first, first + 1, half + 1, sure, sure + 1, *steps} - {0}))
+
+
+def _copies(
+    frequencies: tuple[int, ...],
+    runs: int,
+    place: Path,
+    release: Callable[[Path], Any],
+    *,
+    at_once: int = _AT_ONCE,
+    spacing: int = _CLASS,
+    read: Callable[[Path], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] | None = None,
+    shift: int = 0,
+) -> list[Neighbours]:
+    """Runs with many copies of keys of each frequency, and of each frequency less one."""
+    counts: dict[tuple[int, int, int], Counter[Hashable]] = {
+        (number, lower, half): Counter() for number in range(len(frequencies)) for lower in (0, 1) for half in (0, 1)
+    }
+    done = 0
+    while done < runs:
+        copies = min(at_once, runs - done)
+        for lower in (0, 1):
+            source, saved = place / "data.parquet", place / "release.parquet"
+            _write_counts(source, [frequency - lower for frequency in frequencies], copies, spacing, shift)
+            release(source).save(saved, overwrite=True)
+            keys, values = _read_release(saved) if read is None else read(saved)
+            for number in range(len(frequencies)):
+                mine = (keys >= number * spacing) & (keys < number * spacing + copies)
+                for half in (0, 1):
+                    here = mine & ((keys - number * spacing) % 2 == half)
+                    found, times = np.unique(values[here], return_counts=True)
+                    counter = counts[number, lower, half]
+                    counter.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+                    counter[None] += (copies + 1 - half) // 2 - int(here.sum())
+        done += copies
+    return [
+        Neighbours(
+            f"a key of {frequency} or {frequency - 1} units",
+            *(Sample(counts[number, lower, 0], counts[number, lower, 1]) for lower in (0, 1)),
+        )
+        for number, frequency in enumerate(frequencies)
+    ]
+
+
+def _write_counts(source: Path, frequencies: list[int], copies: int, spacing: int, shift: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    present = [(number, frequency) for number, frequency in enumerate(frequencies) if frequency > 0]
+    keys = [np.arange(number * spacing, number * spacing + copies, dtype=np.int64) << shift for number, _ in present]
+    counts = [np.full(copies, frequency, dtype=np.int64) for _, frequency in present]
+    empty = np.empty(0, dtype=np.int64)
+    table = pa.table({"key": np.concatenate([empty, *keys]), "count": np.concatenate([empty, *counts])})
+    pq.write_table(table, source)
+
+
+def _read_release(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(saved, columns=["key", "value"])
+    return table.column("key").to_numpy(), table.column("value").to_numpy()
+
+
+def observe_sketch(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """Sketches of one counter, of streams of which one has one element more; one sample for each release."""
+    import pyarrow.parquet as pq
+
+    import dptally
+
+    made = built_for(epsilon, delta, bug)
+    # After "b", "a" the counter of b is zero: one "a" more takes its place, and none leaves it there.
+    streams = {"a new key": (["a"], ["b", "a"]), "a frequent key": (["b"], ["b"] * 20)}
+    found = []
+    for name, (more, shorter) in streams.items():
+        if bug and name != "a new key":
+            continue  # these bugs show there
+        samples = []
+        for stream in (shorter + more, shorter):
+            saved = place / "stream.sketch"
+            sketch = dptally.MisraGriesSketch(1, bits=bits)
+            sketch.update(stream)
+            sketch.save(saved, overwrite=True)
+            halves: tuple[Counter[Hashable], Counter[Hashable]] = (Counter(), Counter())
+            with released_with(mechanism, bug):
+                for run in range(runs):
+                    release = dptally.load_sketch(saved).publish(*made, shortfall=None, randomness=bits)
+                    release.save(place / "release.parquet", overwrite=True)
+                    table = pq.read_table(place / "release.parquet", columns=["key", "value"]).to_pydict()
+                    values = dict(zip(table["key"], table["value"], strict=True))
+                    halves[run % 2][values.get(more[0])] += 1
+            samples.append(Sample(*halves))
+        found.append(Neighbours(f"{name} in the stream or not", *samples))
+    return found
+
+
+def observe_order(
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+) -> list[Neighbours]:
+    """The order of two frequent keys in the release, where the first row of the data is there or not.
+
+    The first row holds the later key. Without it, the earlier key comes first in the data. There are many such pairs of
+    keys in one run; each is released in an order that depends on its own rows at most.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import dptally
+
+    many = min(runs, 500)
+    samples: list[Sample] = []
+    for lower in (0, 1):
+        halves: tuple[Counter[Hashable], Counter[Hashable]] = (Counter(), Counter())
+        done = 0
+        while done < runs:
+            source, saved = place / "data.parquet", place / "release.parquet"
+            rows = [] if lower else [2 * pair + 1 for pair in range(many)]
+            rows += [2 * pair + side for pair in range(many) for side in [0, 1] * 60]
+            pq.write_table(pa.table({"key": pa.array(rows, pa.int64())}), source)
+            release = dptally.publish(
+                source, key="key", epsilon=epsilon, delta=delta, mechanism=mechanism, randomness=bits, progress=False
+            )
+            if bug == "insertion order kept":
+                release = in_insertion_order(release, source, "key")
+            release.save(saved, overwrite=True)
+            order = {key: at for at, key in enumerate(pq.read_table(saved).column("key").to_pylist())}
+            for pair in range(many):
+                both = 2 * pair in order and 2 * pair + 1 in order
+                outcome = ("first" if order[2 * pair] < order[2 * pair + 1] else "second") if both else None
+                halves[pair % 2][outcome] += 1
+            done += many
+        samples.append(Sample(*halves))
+    return [Neighbours("the first row of a data set or not", *samples)]

@@ -1,0 +1,264 @@
+"""Wrong mechanisms, to show that audits find them. NEVER FOR RELEASES: what is drawn from these is not private.
+
+Nothing outside of `dptally.audit` imports this module (`tests/audit/test_planted.py` sees to that), and nothing in the
+public interface leads here. Each bug is one that people make:
+
+- "delta x 4": tables are built for four times the delta that is promised, as if delta were per tail, side or pair;
+- "threshold off by one": "at least T" became "more than T - 2";
+- "noise halved": noise for twice the epsilon, as if sensitivity were half of what it is;
+- "insertion order kept": rows leave in the order in which keys first occur in the data;
+- "float table": thresholds are rounded to floating point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from dptally import _core
+from dptally.observation_models import (
+    DyadicGeometric,
+    GaussianHistogram,
+    SampleAndThreshold,
+    SharedNoise,
+    Stability,
+    SummedNoise,
+    WeightedSample,
+)
+from dptally.observation_models.clamped_geometric import ClampedGeometric
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dptally.privacy import Certificate
+    from dptally.randomness import BitSource
+
+__all__ = ["BUGS", "built_for", "in_insertion_order", "released_with", "spoiled"]
+
+BUGS = ("delta x 4", "threshold off by one", "noise halved", "insertion order kept", "float table")
+_ENTRY = 16
+_WHOLE = 1 << 128
+_SHORT_FLOAT = 8  # bits of bfloat16: what 53 bits get wrong is far too little for any number of runs to show
+_Spoiled = TypeVar("_Spoiled")
+
+
+def built_for(epsilon: Fraction, delta: Fraction, bug: str) -> tuple[Fraction, Fraction]:
+    """What a law is built for in place of what is promised."""
+    if bug == "delta x 4":
+        return epsilon, min(4 * delta, Fraction(9, 10))
+    return epsilon, delta
+
+
+def spoiled(law: _Spoiled, bug: str, *, float_bits: int = 53) -> _Spoiled:
+    """The law with the bug in it; a law that cannot have this bug is returned as it is.
+
+    Args:
+        law: of a kind that `dptally.observation_models` has; it is changed in place.
+        bug: one of `BUGS`.
+        float_bits: how many bits the floats of a "float table" have: 53 as usual, 8 for the shortest in use.
+    """
+    if bug == "threshold off by one":
+        _lower_threshold(law)
+    elif bug == "noise halved":
+        _halve_noise(law)
+    elif bug == "float table":
+        _round_table(law, float_bits)
+    return law
+
+
+def _lower_threshold(law: Any) -> None:
+    if isinstance(law, SampleAndThreshold):
+        _change(law, _pair=(law.rate, max(1, law.threshold - 1)))
+    elif isinstance(law, SummedNoise):
+        grid, threshold, table = law._best
+        _change(law, _best=(grid, max(grid, threshold - grid), table))
+    elif isinstance(law, Stability | SharedNoise | GaussianHistogram):
+        _change(law, threshold=max(1, law.threshold - 1))
+
+
+def _halve_noise(law: Any) -> None:
+    if isinstance(law, Stability):
+        _change(law, threshold=law.threshold, table=Stability(2 * law.epsilon, law.delta).table)
+    elif isinstance(law, SharedNoise):
+        twice = SharedNoise(2 * law.epsilon, law.delta, law.capacity, standard=law.standard, elements=law.elements)
+        _change(law, threshold=law.threshold, table=twice.table)
+    elif isinstance(law, SummedNoise):
+        twice_summed = SummedNoise(2 * law.epsilon, law.delta, law.capacity, elements=law.elements)
+        grid, threshold, _ = law._best
+        _change(law, _best=(grid, threshold, twice_summed._on_grid(grid)[1]))
+    elif isinstance(law, GaussianHistogram):
+        _change(law, sigma=law.sigma / 2)
+    elif isinstance(law, WeightedSample):
+        _change(law, table=WeightedSample(2 * law.epsilon, law.delta, values=law.values).table)
+    elif isinstance(law, DyadicGeometric):
+        _change(law, _integers=DyadicGeometric(2 * law.epsilon, law.bound, neighbours=law.neighbours)._integers)
+    elif isinstance(law, ClampedGeometric):
+        _change(law, ratio=ClampedGeometric(2 * law.epsilon, bound=law.bound).ratio)
+
+
+def _round_table(law: Any, float_bits: int) -> None:
+    if isinstance(law, SummedNoise):
+        grid, threshold, table = law._best
+        _change(law, _best=(grid, threshold, rounded_table(table, float_bits)))
+    elif isinstance(law, DyadicGeometric):
+        outward = [max(1, _rounded(mass, float_bits)) for mass in law.half_masses[1:]]
+        # What rounding added or took is made up for in the middle, so that this is a law still.
+        middle = law.half_masses[0] + 2 * (sum(law.half_masses[1:]) - sum(outward))
+        _change(law, _integers=((middle, *outward), law.uniform_mass))
+    elif isinstance(law, ClampedGeometric):
+        _change(law, ratio=Fraction(float(law.ratio)))
+    elif isinstance(law, Stability | SharedNoise):
+        _change(law, threshold=law.threshold, table=rounded_table(law.table, float_bits))
+    elif isinstance(law, WeightedSample | GaussianHistogram):
+        _change(law, table=rounded_table(law.table, float_bits))
+
+
+def rounded_table(table: bytes, float_bits: int) -> bytes:
+    """Thresholds rounded to the nearest float with this many bits; they never decrease by it."""
+    entries = (int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY))
+    return b"".join(min(_WHOLE - 1, _rounded(entry, float_bits)).to_bytes(_ENTRY, "little") for entry in entries)
+
+
+def _rounded(number: int, float_bits: int) -> int:
+    spare = max(0, number.bit_length() - float_bits)
+    return round(Fraction(number, 1 << spare)) << spare
+
+
+def _change(law: Any, **attributes: object) -> None:
+    """Forget everything that was derived, and set what is wrong."""
+    kind = type(law)
+    for name in [name for name in law.__dict__ if isinstance(getattr(kind, name, None), cached_property)]:
+        del law.__dict__[name]
+    law.__dict__.update(attributes)
+
+
+# ---- wrong mechanisms behind the public interface ----
+
+
+class _Unjudged:
+    """Draws from a table that no judge has seen, with the certificate of another one."""
+
+    def __init__(self, table: bytes, certificate: Certificate, *, values: bool = True) -> None:
+        self.certificate = certificate
+        self._values = values
+        self._reach = len(table) // (2 * _ENTRY)
+        self._sampler = _core.ShiftTable(np.frombuffer(table, dtype=np.uint8))
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        reported = np.empty(len(frequencies), dtype=np.int64)
+        self._sampler.draw(np.ascontiguousarray(frequencies), bits.words(2 * len(frequencies)), reported)
+        return reported if self._values else np.minimum(reported, 1)
+
+    def draw_noise(self, count: int, bits: BitSource) -> NDArray[np.int64]:
+        return self.draw(np.full(count, 2 * self._reach + 1, dtype=np.int64), bits) - (self._reach + 1)
+
+    def draw_above(self, counts: NDArray[np.int64], threshold: int, bits: BitSource) -> NDArray[np.int64]:
+        reported = self.draw(np.maximum(counts + (self._reach - threshold + 1), 0), bits)
+        reported += (threshold - 1) * (reported > 0)
+        return reported
+
+
+def _forged(law: Any, bug: str) -> Any:
+    """A law with the bug and the certificate of the law without it, which draws."""
+    honest: Certificate = law.certify()
+    spoiled(law, bug, float_bits=_SHORT_FLOAT)
+    if isinstance(law, WeightedSample):
+        _keep(law, _certified_table=_Unjudged(law.table, honest, values=law.values))
+    elif isinstance(law, Stability):
+        _keep(law, _certified=_Unjudged(law.table, honest, values=law.values), _certificate=honest)
+    elif isinstance(law, GaussianHistogram | SharedNoise | SummedNoise):
+        _keep(law, _certified=_Unjudged(law.table, honest))
+    else:  # sample-and-threshold and dense noise draw by what they hold, after asking for a certificate
+        _keep(law, _certificate=honest)
+    return law
+
+
+def _keep(law: Any, **attributes: object) -> None:
+    law.__dict__.update(attributes)
+
+
+_PLACES = {
+    "weighted_sample": ("dptally.mechanisms.private_weighted_sampling", "WeightedSample"),
+    "stability": ("dptally.mechanisms.stability_histogram", "Stability"),
+    "gaussian": ("dptally.mechanisms.gaussian_sparse_histogram", "GaussianHistogram"),
+    "sample_and_threshold": ("dptally.mechanisms.sample_and_threshold", "SampleAndThreshold"),
+    "misra_gries": ("dptally.mechanisms.private_misra_gries", "SharedNoise"),
+    "dense": ("dptally.mechanisms.dense_histogram", "DyadicGeometric"),
+    "sparse": ("dptally.observation_models.heaviest_noise", "ClampedGeometric"),
+}
+
+
+@contextmanager
+def released_with(mechanism: str, bug: str) -> Iterator[None]:
+    """Let `dptally.publish` draw with a bug in this process, for as long as the context lasts.
+
+    "delta x 4" and "insertion order kept" are not made here: the first is a request for another delta, for the second
+    see `in_insertion_order`.
+    """
+    if bug not in ("threshold off by one", "noise halved", "float table"):
+        yield
+        return
+    module_name, name = _PLACES[mechanism]
+    module = import_module(module_name)
+    honest: Callable[..., Any] = getattr(module, name)
+
+    class Spoiled(honest):  # type: ignore[misc,valid-type]
+        """The law, with the bug; a subclass, so that what asks for the law's type still finds it."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            if isinstance(self, ClampedGeometric):
+                spoiled(self, bug)
+            else:
+                _forged(self, bug)
+
+        def certify(self, *args: Any) -> Any:
+            if isinstance(self, ClampedGeometric):
+                return 1 / self.ratio
+            return super().certify(*args)
+
+    Spoiled.__name__ = name
+    changed: dict[str, Any] = {name: Spoiled}
+    if mechanism == "sparse":
+        changed["certify_geometric_noise"] = _judge_of_twice(module.certify_geometric_noise)
+    before = {attribute: getattr(module, attribute) for attribute in changed}
+    for attribute, wrong in changed.items():
+        setattr(module, attribute, wrong)
+    try:
+        yield
+    finally:
+        for attribute, right in before.items():
+            setattr(module, attribute, right)
+
+
+def _judge_of_twice(judge: Callable[..., Certificate]) -> Callable[..., Certificate]:
+    """A judge that looks at twice the epsilon, and says that it looked at epsilon."""
+
+    def judged(ratio: int, *, bound: int, epsilon: Fraction) -> Certificate:
+        return replace(judge(ratio, bound=bound, epsilon=2 * epsilon), epsilon=epsilon)
+
+    return judged
+
+
+def in_insertion_order(release: Any, source: Path, key: str) -> Any:
+    """The release with its rows in the order in which their keys first occur in a Parquet file."""
+    import pyarrow.parquet as pq
+
+    from dptally.release import Release
+
+    first: dict[object, int] = {}
+    for place, found in enumerate(pq.read_table(source, columns=[key]).column(0).to_pylist()):
+        first.setdefault(found, place)
+    rows = release.to_arrow().select([key, "value"])
+    order = sorted(range(rows.num_rows), key=lambda row: first.get(rows.column(key)[row].as_py(), math.inf))
+    return Release(rows.take(order), release.guarantee, release.certificate, release.law)

@@ -1,0 +1,282 @@
+"""The command ``audit``.
+
+JSON: `mechanism`, `seed` (null for fresh secret bits), `passed`, and what was asked for:
+
+- `black_box`: a list of findings: `mechanism`, `bug` (empty, or what was planted), `epsilon` and `delta` (claimed,
+  exact, as strings), `lower_bound` of epsilon, `event`, `neighbours`, `hits` and `runs` (of the half that tests),
+  `confidence`, `violated`; `planted`: the same for planted bugs, where `violated` should be true;
+- `exact`: `seed`, `settings` (for each mechanism), `all_settings`, `comparisons`, `violations` (a list), `planted` (for
+  each bug `found` `of` so many settings), `passed`;
+- `side_channels`: a list of `name`, `looked_at`, `found`, `leaks` (true, false, or null where there is no verdict).
+
+Exit status 1 if something exceeds what is claimed, or a planted bug was not found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dptally.cli.explain import Explanation, explains
+from dptally.cli.parser import add_command, whole_number
+from dptally.errors import InvalidParameter, PrivacyViolation
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from dptally.audit import BlackBoxFinding, ExactAudit, SideChannel
+    from dptally.cli.parser import Commands
+
+__all__ = ["add_commands"]
+
+_SEED = 8
+_MECHANISMS = (
+    "all",
+    "weighted_sample",
+    "stability",
+    "gaussian",
+    "sample_and_threshold",
+    "misra_gries",
+    "dense",
+    "sparse",
+    "compact",
+    "ranges",
+    "heavy_hitters",
+)
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``audit``."""
+    parser = add_command(
+        commands,
+        "audit",
+        _audit,
+        summary="look for a broken guarantee",
+        details=(
+            "Audit mechanisms of this installation with made-up data; nothing of yours is read.\n"
+            "Black box (the default): publish neighbouring data sets many times, through files, and bound epsilon\n"
+            "from below. --exact: compare the laws of random settings in exact numbers. --side-channels: look at\n"
+            "order, files, errors and time. --self-test: plant bugs, which must be found. Exit status 1 if a\n"
+            "guarantee is broken, or a planted bug is missed."
+        ),
+        example="dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000",
+        also="dptally audit all --exact --settings 10000 --processes 2",
+    )
+    parser.add_argument(
+        "mechanism",
+        metavar="MECHANISM",
+        nargs="?",
+        default="all",
+        help=f"what to audit: {', '.join(_MECHANISMS)} (default: all)",
+    )
+    parser.add_argument("--epsilon", metavar="E", default="1", help="to ask for in the black-box audit (default: 1)")
+    parser.add_argument(
+        "--delta",
+        metavar="D",
+        default="0.01",
+        help="to ask for; large, since what is rarer than one over the runs cannot be seen (default: 0.01)",
+    )
+    parser.add_argument(
+        "--runs", metavar="N", type=whole_number, help="samples of each data set (default: what suits the mechanism)"
+    )
+    parser.add_argument("--exact", action="store_true", help="the exact audit instead of the black-box one")
+    parser.add_argument(
+        "--settings", metavar="N", type=whole_number, default=1000, help="of the exact audit (default: 1000)"
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=whole_number, default=1, help="that do the exact audit (default: 1)"
+    )
+    parser.add_argument("--side-channels", action="store_true", help="look at order, files, errors and time instead")
+    parser.add_argument(
+        "--self-test", action="store_true", help="also plant bugs, which the black-box audit must find (minutes)"
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=whole_number,
+        help=f"repeat an audit (default: fresh secret bits for releases, {_SEED} for settings)",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.mechanism not in _MECHANISMS:
+        raise InvalidParameter(
+            f"mechanism must be one of {', '.join(_MECHANISMS)}, got {str(arguments.mechanism)[:40]!r}."
+        )
+    for name, smallest in (("runs", 100), ("settings", 1), ("processes", 1)):
+        number = getattr(arguments, name)
+        if number is not None and number < smallest:
+            raise InvalidParameter(f"--{name} must be at least {smallest}, got {number}.")
+    if arguments.exact and arguments.side_channels:
+        raise InvalidParameter("--exact and --side-channels are two audits: ask for one at a time.")
+
+
+def _audit(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import print_json
+
+    _check(arguments)
+    report: dict[str, Any] = {"mechanism": arguments.mechanism, "seed": arguments.seed}
+    show = not arguments.json
+    if arguments.side_channels:
+        passed = _side_channels(arguments, report, show)
+    elif arguments.exact:
+        passed = _exact(arguments, report, show)
+    else:
+        passed = _black_box(arguments, report, show)
+    if arguments.json:
+        print_json({**report, "passed": passed})
+    if not passed:
+        raise PrivacyViolation("the audit did not pass: see its report.")
+
+
+def _exact(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
+    from dptally.audit import audit_exactly
+
+    seed = _SEED if arguments.seed is None else arguments.seed
+    with _bar(arguments, "settings") as advance:
+        found = audit_exactly(
+            arguments.mechanism,
+            settings=arguments.settings,
+            seed=seed,
+            processes=arguments.processes,
+            progress=advance,
+        )
+    report["seed"], report["exact"] = seed, found.describe()
+    if show:
+        _print_exact(found)
+    return found.passed
+
+
+def _print_exact(found: ExactAudit) -> None:
+    from dptally.cli.printing import print_numbers, say
+
+    rows: list[tuple[str, ...]] = []
+    for name, number in found.settings.items():
+        bugs = [f"{bug} {hits}/{tried}" for (subject, bug), (hits, tried) in found.planted.items() if subject == name]
+        broken = sum(finding.mechanism == name or name in finding.mechanism for finding in found.violations)
+        rows.append((name, f"{number:,}", str(broken), ", ".join(bugs)))
+    title = (
+        f"Exact audit, seed {found.seed}: {found.comparisons:,} pairs of laws in {found.settings.total():,} settings."
+    )
+    print_numbers(title, ("mechanism", "settings", "violations", "planted bugs found"), rows, marked=-1, labelled=True)
+    for finding in found.violations[:20]:
+        say(f"VIOLATED: {finding.mechanism}, setting {finding.place}, {finding.setting}: {finding.violations[0]}.")
+    for name, bug in found.missed:
+        say(f"MISSED: {bug} in {name} was not found.")
+    say("Every law keeps its claim, and every planted bug was found." if found.passed else "The audit did not pass.")
+
+
+def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
+    from dptally.audit import audit_black_box, audit_planted
+    from dptally.cli.printing import say
+
+    def tell(name: str) -> None:
+        if show and not arguments.quiet:
+            say(f"auditing {name} ...", remark=True)
+
+    found = audit_black_box(
+        arguments.mechanism,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        runs=arguments.runs,
+        seed=arguments.seed,
+        progress=tell,
+    )
+    report["black_box"] = [finding.describe() for finding in found]
+    planted: list[BlackBoxFinding] = []
+    if arguments.self_test:
+        planted = audit_planted(arguments.mechanism, seed=arguments.seed, progress=tell)
+        report["planted"] = [finding.describe() for finding in planted]
+    if show:
+        _print_black_box("Lower bounds of epsilon, from releases alone.", found, expected=False)
+        if planted:
+            _print_black_box("The same with planted bugs, which must be found.", planted, expected=True)
+    return not any(finding.violated for finding in found) and all(finding.violated for finding in planted)
+
+
+def _print_black_box(title: str, found: list[BlackBoxFinding], *, expected: bool) -> None:
+    from dptally.cli.printing import print_numbers
+
+    names = ("mechanism", "epsilon", "delta", "lower bound", "runs", "verdict", "event")
+    rows: list[tuple[str, ...]] = []
+    for finding in found:
+        verdict = (
+            ("found" if finding.violated else "MISSED") if expected else "VIOLATED" if finding.violated else "kept"
+        )
+        label = f"{finding.name}, {finding.bug}" if finding.bug else finding.name
+        numbers = (f"{float(finding.epsilon):.4g}", f"{float(finding.delta):.3g}", f"{finding.bound.epsilon:.3f}")
+        event = f"{finding.bound.event}; {finding.bound.neighbours}"
+        rows.append((label, *numbers, f"{2 * finding.bound.runs[0]:,}", verdict, event))
+    print_numbers(title, names, rows, marked=-1, labelled=True)
+
+
+def _side_channels(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
+    from dptally.audit import audit_side_channels
+    from dptally.cli.printing import say
+
+    found: list[SideChannel] = audit_side_channels(seed=_SEED if arguments.seed is None else arguments.seed)
+    report["side_channels"] = [channel.describe() for channel in found]
+    if show:
+        for channel in found:
+            verdict = {True: "LEAKS", False: "closed", None: "no verdict"}[channel.leaks]
+            say(f"{channel.name} ({verdict})", style="bold")
+            say(f"Looked at: {channel.looked_at}. Found: {channel.found}.")
+    return not any(channel.leaks for channel in found)
+
+
+class _bar:  # noqa: N801 - used like a function
+    """Progress of an audit on a terminal, or silence."""
+
+    def __init__(self, arguments: argparse.Namespace, what: str) -> None:
+        import sys
+
+        self._what = what
+        self._shown = sys.stderr.isatty() and not arguments.quiet and not arguments.json
+        self._bars: Any = None
+
+    def __enter__(self) -> Callable[[int, int], None] | None:
+        if not self._shown:
+            return None
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._bars = Progress(console=Console(stderr=True), transient=True)
+        self._bars.start()
+        task = self._bars.add_task(self._what, total=None)
+
+        def advance(done: int, of: int) -> None:
+            self._bars.update(task, completed=done, total=of)
+
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+
+@explains("audit")
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    _check(arguments)
+    if arguments.side_channels:
+        does = "Look at the order of rows, release files, error texts, files left behind, and the time of draws."
+        resources = "A few seconds."
+    elif arguments.exact:
+        does = (
+            f"Compare the laws of {arguments.settings:,} random settings ({arguments.mechanism}) with what they claim, "
+            "in exact numbers, and look for planted bugs."
+        )
+        resources = f"About {max(1, arguments.settings // 900)} minutes of one core, divided by the processes."
+    else:
+        does = (
+            f"Publish neighbouring made-up data sets many times ({arguments.mechanism}), and bound epsilon from below."
+        )
+        resources = "Seconds to a minute for each mechanism; several minutes with --self-test."
+    return Explanation(
+        does=does,
+        reads=(),
+        writes=("made-up data and releases in a temporary directory, which is removed",),
+        guarantee="None is needed: all data is made up.",
+        cost="No privacy is spent.",
+        resources=resources,
+    )
