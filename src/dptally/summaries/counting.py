@@ -52,13 +52,17 @@ class Counting:
         return session
 
     def _run(self, session: Session, sql: str, stage: str) -> Iterator[pa.RecordBatch]:
+        """Batches of what a query finds; at least one, so that a release of no rows has its columns too."""
+
         def waiting() -> None:
             if self._progress is not None:
                 self._progress(stage, self._sessions[0].progress())
 
         if self._progress is not None:
             self._progress(stage, None)
-        self._running = in_background(session.batches(sql), interrupt=self._interrupt, waiting=waiting)
+        self._running = in_background(
+            session.batches(sql, also_nothing=True), interrupt=self._interrupt, waiting=waiting
+        )
         return self._running
 
     def _interrupt(self) -> None:
@@ -89,6 +93,8 @@ class Counting:
 
 def integers(column: pa.Array) -> NDArray[np.int64]:
     """A column of 64-bit integers without nulls as an array, without a copy."""
+    if not len(column):
+        return np.empty(0, dtype=np.int64)  # it may come without a buffer
     # Not column.to_numpy(): that imports pandas where it is installed.
     values = np.frombuffer(column.buffers()[1], dtype=np.int64)
     return values[column.offset : column.offset + len(column)]
