@@ -87,7 +87,7 @@ class CertifiedRows:
         """For each frequency above 0 that occurs: its certified row, and the places where it occurs."""
         order = np.argsort(frequencies, kind="stable")
         distinct, starts = np.unique(frequencies[order], return_index=True)
-        places = np.split(order, starts[1:])
+        places = np.split(order, starts)[1:]  # of no frequencies at all, none
         wanted = {int(frequency): keys for frequency, keys in zip(distinct, places, strict=True) if frequency > 0}
         for sampler, band in self._certified(list(wanted)):
             yield sampler, band, wanted[band.frequency]

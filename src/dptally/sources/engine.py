@@ -141,14 +141,23 @@ class Session:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in self.types(sql))
         return self._connection.sql(f"SELECT {nulls} LIMIT 0").to_arrow_reader(1).schema
 
-    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """Run a query and yield its rows as they come; errors carry nothing of the data."""
+    def batches(self, sql: str, *, also_nothing: bool = False) -> Iterator[pa.RecordBatch]:
+        """Run a query and yield its rows as they come; errors carry nothing of the data.
+
+        Args:
+            sql: the query.
+            also_nothing: where there are no rows, yield a batch without rows: it has the columns and their types.
+        """
         failure: DptallyError | None = None
         try:
             reader = self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+            empty = also_nothing
             for batch in reader:
                 if batch.num_rows:
+                    empty = False
                     yield batch
+            if empty:
+                yield pa.RecordBatch.from_pylist([], reader.schema)
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
             failure = self._failure or explain(error, self._paths)
         if failure:

@@ -47,7 +47,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     """Expand globs into existing files, in order of name, each once.
 
     Raises:
-        InvalidSource: a file is missing, a glob matches nothing, or a file is empty.
+        InvalidSource: a file is missing, or a glob matches nothing.
     """
     found: list[str] = []
     for pattern in patterns:
@@ -72,13 +72,10 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         try:
             if not Path(name).is_file():
                 raise InvalidSource(f"'{name}' is not a regular file; send a pipe to standard input and give '-'.")
-            empty = Path(name).stat().st_size == 0
             with Path(name).open("rb"):
                 pass
         except OSError:
             raise InvalidSource(f"'{name}' cannot be opened; check that you may read it.") from None
-        if empty:
-            raise InvalidSource(f"'{name}' is empty; it has neither columns nor rows.")
     return unique
 
 
@@ -110,6 +107,11 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
     if len(formats) > 1:
         raise InvalidParameter(f"all files must have one format, got {' and '.join(sorted(map(str, formats)))}.")
     kind = formats.pop()
+    empty = [name for name in files if Path(name).stat().st_size == 0]
+    if empty and kind == "jsonl":  # JSON lines without a line: no rows, which is nothing to complain about
+        files = [name for name in files if name not in empty]
+    elif empty:
+        raise InvalidSource(f"'{empty[0]}' is empty; it has neither columns nor rows.")
     if kind == "parquet":
         return open_parquet(files, wanted)
     if kind == "jsonl":

@@ -53,10 +53,15 @@ def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Sca
 def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
     """Open files of one JSON object a line; fields are looked up in the first lines of the first file.
 
+    No files, after empty ones were left out, are data without rows.
+
     Raises:
         InvalidParameter: a field is in none of those lines.
         InvalidSource: those lines are not JSON objects.
     """
+    if not files:
+        nothing = ", ".join(f"CAST(NULL AS VARCHAR) AS c{i}" for i in range(len(wanted)))
+        return Scan(types=("VARCHAR",) * len(wanted), attach=lambda _: f"SELECT {nothing} LIMIT 0", text=True)
     start = _start_of(files[0])
     require_columns(wanted, _json_fields(start, f"'{files[0]}'"))
     paths = tuple(str(Path(name).absolute()) for name in files)

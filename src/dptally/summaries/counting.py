@@ -50,13 +50,17 @@ class Counting:
         return session
 
     def _run(self, session: Session, sql: str, stage: str) -> Iterator[pa.RecordBatch]:
+        """Batches of what a query finds; at least one, so that a release of no rows has its columns too."""
+
         def waiting() -> None:
             if self._progress is not None:
                 self._progress(stage, self._sessions[0].progress())
 
         if self._progress is not None:
             self._progress(stage, None)
-        self._running = in_background(session.batches(sql), interrupt=self._interrupt, waiting=waiting)
+        self._running = in_background(
+            session.batches(sql, also_nothing=True), interrupt=self._interrupt, waiting=waiting
+        )
         return self._running
 
     def _interrupt(self) -> None:

@@ -61,15 +61,11 @@ class SampledRows(Counting):
             counting.register_stream("kept", schema, self._kept(reading.batches(rows)))
             columns = ", ".join(f"k{i}" for i in range(len(self.key)))
             sql = f"SELECT {columns}, count(*) AS n FROM kept GROUP BY {columns}"  # noqa: S608
-            names, empty = list(self.key), True
+            names = list(self.key)
             for batch in self._run(counting, sql, "sampling rows"):
-                empty = False
                 keys = batch.select(range(len(names))).rename_columns(names)
                 _check_text(keys)
                 yield keys, integers(batch.column(len(names)))
-            if empty:  # a mechanism needs the schema, also of nothing
-                none = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in schema], schema=schema)
-                yield none.select(range(len(names))).rename_columns(names), np.zeros(0, dtype=np.int64)
         finally:
             self.close()
 
