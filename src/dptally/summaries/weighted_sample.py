@@ -157,7 +157,8 @@ class SampledFrequencies(Counting):
         if not counts.all():
             raise InvalidSource("the source changed between its two passes.")
         counted = sampled.append_column("n", integer_column(counts))
-        return [batch for batch in counted.to_batches(max_chunksize=BATCH_ROWS) if batch.num_rows]
+        # A table without rows has no batches, and its types must survive.
+        return counted.to_batches(max_chunksize=BATCH_ROWS) or [pa.RecordBatch.from_pylist([], counted.schema)]
 
     def _reporting(self, stage: str) -> Callable[[float], None]:
         if self._progress is not None:
