@@ -190,8 +190,17 @@ def publish(
         _refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
-        private = _sketch_mechanism(epsilon, delta, unit, keys, capacity)
+        private = _sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
         with paying(ledger, private.spends, bits, unit=unit) as paid:
+            if on_spark:
+                from dptally.spark.publishing import publish_sketch
+                from dptally.spark.rows import open_frame
+
+                frame = _open_with_spark(source, key, unit, count, format)
+                spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
+                _refuse_reserved(spark_rows.key)
+                with progress_reporter(progress) as report:
+                    return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
     _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
@@ -342,11 +351,13 @@ def _checked_engine(
         if not collect:
             raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
         return False
-    if mechanism == _SKETCH or mechanism in _PURE:
+    if mechanism in _PURE:
         raise InvalidParameter(
-            f"the mechanism {mechanism!r} does not run on Spark; use {', '.join(map(repr, _MECHANISMS[:-1]))} or "
-            f"{_MECHANISMS[-1]!r}."
+            f"the mechanism {mechanism!r} does not run on Spark; use "
+            f"{', '.join(map(repr, _MECHANISMS))} or {_SKETCH!r}."
         )
+    if mechanism == _SKETCH and not collect:
+        raise InvalidParameter("a sketch is drawn from in the driver; leave collect at True.")
     if engine not in ("auto", "spark"):
         raise InvalidParameter(f"a Spark DataFrame is read by Spark; leave engine at 'auto', got {engine!r}.")
     if memory_limit is not None:
@@ -489,7 +500,7 @@ def _mechanism(
 
 
 def _sketch_mechanism(
-    epsilon: object, delta: object, unit: str | None, max_keys_per_unit: int, capacity: int | None
+    epsilon: object, delta: object, unit: str | None, max_keys_per_unit: int, capacity: int | None, *, on_spark: bool
 ) -> PrivateMisraGries:
     """Check a request for a sketch and certify its table, before any data is read."""
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
@@ -497,7 +508,12 @@ def _sketch_mechanism(
     if delta is None:
         raise InvalidParameter("delta is missing: mechanism 'misra_gries' needs one, such as 1e-6.")
     counters = as_count("capacity", 10_000 if capacity is None else capacity, largest=1 << 30)
-    form: Literal["single", "user"] = "single" if unit is None else "user"
+    if on_spark:
+        from dptally.spark.sketching import check_capacity
+
+        check_capacity(counters)
+    one_stream: Literal["single", "merged"] = "merged" if on_spark else "single"
+    form: Literal["single", "merged", "user"] = one_stream if unit is None else "user"
     return PrivateMisraGries(form, counters, epsilon, delta, max_keys_per_unit=max_keys_per_unit, unit=unit)
 
 

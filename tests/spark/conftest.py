@@ -10,6 +10,7 @@ import pytest
 from dptally.errors import MissingDependency
 
 SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # starts faster, and nothing here runs long
     "spark.sql.shuffle.partitions": "3",
     "spark.driver.maxResultSize": "1m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",

@@ -63,6 +63,8 @@ def main(folder: Path) -> None:
         master="local-cluster[2,1,512]",
         memory="512m",
         settings={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.executor.memory": "512m",
             "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "spark.sql.shuffle.partitions": "4",

@@ -31,7 +31,7 @@ def frame(spark: Any) -> Any:
         ({"key": "k", "unit": "k"}, "column 'k' cannot be a key and the unit at once."),
         ({"key": "k", "count": "l"}, "column 'l' must hold integers to be a count"),
         ({"key": "k", "nulls": "maybe"}, "nulls must be 'drop' or 'keep', got 'maybe'."),
-        ({"key": "k", "mechanism": "misra_gries"}, "the mechanism 'misra_gries' does not run on Spark; use"),
+        ({"key": "k", "mechanism": "dense", "universe": ["a"], "delta": None}, "'dense' does not run on Spark; use"),
         ({"key": "k", "memory_limit": "1GB"}, "memory_limit is for one machine"),
         ({"key": "k", "format": "csv"}, "format is for files"),
     ],
@@ -39,7 +39,7 @@ def frame(spark: Any) -> Any:
 def test_refusals(frame: Any, request_: dict[str, Any], sentence: str) -> None:
     """A request that cannot be met is refused before Spark runs anything."""
     with pytest.raises((InvalidParameter, InvalidSource), match=sentence):
-        dptally.publish(frame, **PRIVACY, **request_)
+        dptally.publish(frame, **{**PRIVACY, **request_})
 
 
 def test_reserved_names(frame: Any) -> None:

@@ -15,24 +15,30 @@ import dptally
 from dptally.errors import MissingDependency
 from dptally.spark.java import find_java_home
 
+pytestmark = pytest.mark.slow  # clusters of their own take most of a minute to start, fail and recover
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a cluster of two executors released, undisturbed and disturbed, with secret bits."""
+    return run_script("failing_cluster.py", tmp_path_factory.mktemp("cluster"))
+
+
+def run_script(name: str, folder: Path) -> dict[str, Any]:
+    """What a script beside this file prints, run in a process of its own."""
     pytest.importorskip("pyspark", reason="needs pip install 'dptally[spark]'")
     try:
         find_java_home()
     except MissingDependency as missing:
         pytest.skip(str(missing))
-    folder = tmp_path_factory.mktemp("cluster")
-    script = Path(__file__).with_name("failing_cluster.py")
+    script = Path(__file__).with_name(name)
     source = str(Path(dptally.__file__).parents[1])
     finished = subprocess.run(
         [sys.executable, str(script), str(folder)],
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
@@ -63,3 +69,13 @@ def test_a_stopped_session(runs: dict[str, Any]) -> None:
         ],
         "before": ["the Spark session of this DataFrame was stopped; start one and read the data again.", True],
     }
+
+
+def test_a_speculative_copy_draws_the_same(tmp_path: Path) -> None:
+    """A task that dawdles on one host is copied to another by Spark; the copy is taken, and had the same draw."""
+    found = run_script("speculating_cluster.py", tmp_path)
+    assert len(found["released"]) > 10
+    assert found["released"] == found["undisturbed"]
+    assert found["attempts"]["1-1"] == found["attempts"]["1-0"]
+    assert len(found["attempts"]["1-0"]) > 0
+    assert found["seconds"] < 120  # nobody waited for the first attempt

@@ -4,7 +4,8 @@
 with words that belong to the key (`dptally.randomness.keyed`), and only reported rows leave them. `rows` says which
 columns become keys, `counting` how units are bounded and keys are counted, `drawing` is what runs on the executors,
 `publishing` ties them together and holds the argument why a repeated task cannot draw twice, `java` and `session` start
-a local session where there is none, and `files` reads files by the rules of one machine.
+a local session where there is none, `files` reads files by the rules of one machine, `row_sampling` samples rows before
+they are shuffled, `sketching` builds sketches on the executors, and `streaming` keeps one over a stream.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     from dptally.spark.files import open_files
     from dptally.spark.released import SparkRelease
     from dptally.spark.session import local_session
+    from dptally.spark.streaming import SketchStream
 
-__all__ = ["SparkRelease", "is_spark_frame", "local_session", "open_files"]
+__all__ = ["SketchStream", "SparkRelease", "is_spark_frame", "local_session", "open_files"]
 
-_HOMES = {"SparkRelease": "released", "local_session": "session", "open_files": "files"}
+_HOMES = {
+    "SketchStream": "streaming",
+    "SparkRelease": "released",
+    "local_session": "session",
+    "open_files": "files",
+}
 
 
 def is_spark_frame(source: object) -> bool:

@@ -44,12 +44,15 @@ def counted(rows: SparkRows, frame: Any) -> Any:
     return groups.agg(functions.when(wrong, -1).otherwise(total).alias("n")).where("n <> 0")
 
 
-def drawn(rows: SparkRows, frame: Any, mechanism: IndependentKeys, secret: Halves) -> Any:
-    """One draw for each key of `counted`: the reported ones with their values, as columns k0, k1, ..., value."""
+def drawn(rows: SparkRows, frame: Any, mechanism: IndependentKeys, secret: Halves, *, sampled: bool = False) -> Any:
+    """One draw for each key of `counted`: the reported ones with their values, as columns k0, k1, ..., value.
+
+    With `sampled`, rows or keys were sampled before they were counted (`dptally.spark.row_sampling`).
+    """
     from pyspark.sql.types import LongType, StructField, StructType
 
     law = mechanism.law
-    draw = DrawKeys(json.dumps(law.facts()), law.certify().table_sha256, secret, rows.count)
+    draw = DrawKeys(json.dumps(law.facts()), law.certify().table_sha256, secret, rows.count, sampled=sampled)
     fields = [field for field in frame.schema.fields if field.name != "n"]
     return frame.mapInArrow(draw, StructType([*fields, StructField("value", LongType(), nullable=False)]))
 

@@ -22,7 +22,9 @@ from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
 from dptally.integer_columns import integer_column, integers
 from dptally.observation_models.reading import read_law
-from dptally.randomness.keyed import KeyedWords
+from dptally.observation_models.sample_and_threshold import SampleAndThreshold
+from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.randomness.keyed import KeyedWords, WordsOfRows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.errors import marked
 
@@ -102,10 +104,12 @@ class DrawKeys:
         table: the hash in the certificate of the table that must be drawn from.
         secret: of the draws.
         count: the name of the column of counts, for errors; None where rows were counted.
+        sampled: whether rows or keys were sampled already, so that only the rest of the law is left to draw.
     """
 
-    def __init__(self, facts: str, table: str, secret: Halves, count: str | None) -> None:
+    def __init__(self, facts: str, table: str, secret: Halves, count: str | None, *, sampled: bool = False) -> None:
         self._facts, self._table, self._secret, self._count = facts, table, secret, count
+        self._sampled = sampled
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
@@ -126,10 +130,21 @@ class DrawKeys:
         width = batch.num_columns - 1
         keys, counts = batch.select(range(width)), integers(batch.column(width))
         _check(keys, counts, self._count)
-        values = law.draw(counts, keyed.of_rows(keys.columns))
+        values = self._values(law, counts, keyed.of_rows(keys.columns))
         kept = np.flatnonzero(values)
         columns = [column.take(integer_column(kept)) for column in keys.columns]
         return pa.RecordBatch.from_arrays([*columns, integer_column(values[kept])], names=[*keys.schema.names, "value"])
+
+    def _values(
+        self, law: ReleasedLaw, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if not self._sampled:
+            return law.draw(counts, words)
+        if isinstance(law, SampleAndThreshold):
+            return law.report(counts)
+        if isinstance(law, WeightedSample):
+            return law.draw_given_sampled(counts, words)
+        raise TypeError("rows cannot be sampled for this law")
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:

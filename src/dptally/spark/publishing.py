@@ -21,24 +21,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.randomness import SystemBits
-from dptally.randomness.keyed import SECRET_BYTES, draw_secret
 from dptally.release import Release
 from dptally.spark.counting import bounded, counted, drawn
-from dptally.spark.drawing import Halves
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.released import SparkRelease, release_rows
-from dptally.spark.rows import is_stopped
+from dptally.spark.row_sampling import can_sample_rows, most_rows, sampled
+from dptally.spark.secrets import shared_secret
+from dptally.spark.sketching import merged_sketch
 
 if TYPE_CHECKING:
     from dptally.mechanisms.independent_keys import IndependentKeys
+    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.randomness import BitSource
     from dptally.spark.rows import SparkRows
 
-__all__ = ["count_occurrences", "drawn_rows", "publish_rows"]
+__all__ = ["count_occurrences", "drawn_rows", "publish_rows", "publish_sketch"]
 
 
 def publish_rows(
@@ -81,17 +80,45 @@ def _publish(
     guarantee = mechanism.promise(rows.unit, private=bits.private)
     facts = (guarantee, mechanism.certificate, mechanism.law)
     # What a job that fails has drawn stays on its executors, and its secret is gone: nobody sees it, and nothing is
-    # spent. Rows in the driver are seen when they are returned; rows of a checkpoint when they are written.
-    with drawn_rows(mechanism, rows, max_keys_per_unit, bits) as reported:
+    # spent. Rows in the driver, or kept by executors, are seen when they are returned; rows in a checkpoint directory,
+    # where others may read them, when the first of them is written.
+    early = bits.private and _samples_early(mechanism, rows, progress)
+    with drawn_rows(mechanism, rows, max_keys_per_unit, bits, early=early) as reported:
         if collect:
             table = run(reported, reported.toArrow, stage="counting keys", progress=progress)
             begin()
             return Release(release_rows(table, rows.key), *facts)
+        in_directory = rows.frame.sparkSession.sparkContext._jsc.sc().getCheckpointDir().isDefined()
+        if in_directory:
+            begin()
+        fixed = run(
+            reported, lambda: _fixed(reported, in_directory=in_directory), stage="counting keys", progress=progress
+        )
         begin()
-        fixed = run(reported, lambda: _fixed(reported), stage="counting keys", progress=progress)
     named = fixed.toDF(*rows.key, "value")
     order = [named[f"`{name.replace('`', '``')}`"].asc_nulls_last() for name in rows.key]
     return SparkRelease(named.orderBy(*order), *facts)
+
+
+def publish_sketch(
+    mechanism: PrivateMisraGries, rows: SparkRows, bits: BitSource, paid: BitSource, *, progress: Progress | None
+) -> Release:
+    """Sketch on the cluster, and draw from the merged sketch in the driver.
+
+    Args:
+        mechanism: certified, for a merged sketch or for one of units.
+        rows: what to publish.
+        bits: where the secret comes from by which units choose their keys.
+        paid: what the release is drawn with.
+        progress: called with the stage and how much of it is done.
+
+    Raises:
+        InvalidSource: the data cannot be read as asked, or Spark fails.
+        InvalidParameter: the request does not fit a sketch.
+    """
+    sketch = merged_sketch(rows, mechanism.capacity, mechanism.max_keys_per_unit, bits, progress=progress)
+    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid)
+    return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)
 
 
 def count_occurrences(rows: SparkRows, progress: Progress | None) -> int:
@@ -108,42 +135,36 @@ def _count_occurrences(rows: SparkRows, progress: Progress | None) -> int:
 
 
 @contextlib.contextmanager
-def drawn_rows(mechanism: IndependentKeys, rows: SparkRows, max_keys_per_unit: int, bits: BitSource) -> Iterator[Any]:
+def drawn_rows(
+    mechanism: IndependentKeys, rows: SparkRows, max_keys_per_unit: int, bits: BitSource, *, early: bool = False
+) -> Iterator[Any]:
     """The plan of the drawn rows; it can be run until the block ends, and gives the same rows each time.
 
     The secrets are drawn in the order of one machine (for the draw, then for the choice of keys), so that a seed gives
-    the same release there.
+    the same release there. With `early`, rows are sampled before they are counted, by the same law.
     """
     with contextlib.ExitStack() as secrets:
-        drawing = secrets.enter_context(_shared(rows.frame, bits))
+        drawing = secrets.enter_context(shared_secret(rows.frame, bits))
         frame = rows.frame
         if rows.unit is not None:
-            frame = bounded(rows, max_keys_per_unit, secrets.enter_context(_shared(rows.frame, bits)))
-        yield drawn(rows, counted(rows, frame), mechanism, drawing)
+            frame = bounded(rows, max_keys_per_unit, secrets.enter_context(shared_secret(rows.frame, bits)))
+        elif early:
+            frame = sampled(rows, mechanism, secrets.enter_context(shared_secret(rows.frame, bits)))
+        yield drawn(rows, counted(rows, frame), mechanism, drawing, sampled=early)
 
 
-@contextlib.contextmanager
-def _shared(frame: Any, bits: BitSource) -> Iterator[Halves]:
-    """A fresh secret for the executors, gone when the block ends."""
-    secret, pad = draw_secret(bits), draw_secret(SystemBits())
-    far = bytearray(one ^ other for one, other in zip(secret, pad, strict=True))
-    broadcast = frame.sparkSession.sparkContext.broadcast(bytes(far))
-    near = bytes(pad)
-    for copy in (secret, pad, far):
-        copy[:] = bytes(SECRET_BYTES)
-    try:
-        yield Halves(near, broadcast, private=bits.private)
-    finally:
-        if not is_stopped(frame):  # else its broadcasts are gone with it
-            broadcast.destroy(blocking=True)
-        Path(broadcast._path).unlink(missing_ok=True)
+def _samples_early(mechanism: IndependentKeys, rows: SparkRows, progress: Progress | None) -> bool:
+    """Whether rows are sampled before they are counted. Depends on the plan and the number of rows, not on a coin."""
+    if not can_sample_rows(mechanism.law, rows):
+        return False
+    limit = most_rows(mechanism.law)
+    return limit is None or _count_occurrences(rows, progress) <= limit
 
 
-def _fixed(reported: Any) -> Any:
+def _fixed(reported: Any, *, in_directory: bool) -> Any:
     """The rows, computed now and never again; in order within each part."""
-    context = reported.sparkSession.sparkContext
     keys = [column for column in reported.columns if column != "value"]
     parts = reported.sortWithinPartitions(*keys)
-    if context._jsc.sc().getCheckpointDir().isDefined():
+    if in_directory:
         return parts.checkpoint(eager=True)
     return parts.localCheckpoint(eager=True)

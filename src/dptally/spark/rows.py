@@ -31,29 +31,37 @@ class SparkRows:
         key: names of the key columns.
         unit: name of the column that says whose row it is, or None when every row is its own unit.
         count: name of the column of counts, or None when every row counts once.
+        nulls: "drop" if rows without a key are gone, "keep" if null is a key like any other.
     """
 
-    def __init__(self, frame: Any, *, key: tuple[str, ...], unit: str | None, count: str | None) -> None:
+    def __init__(
+        self, frame: Any, *, key: tuple[str, ...], unit: str | None, count: str | None, nulls: str = "drop"
+    ) -> None:
         self.frame = frame
-        self.key, self.unit, self.count = key, unit, count
+        self.key, self.unit, self.count, self.nulls = key, unit, count, nulls
 
     def __repr__(self) -> str:
         return f"SparkRows(key={self.key!r}, unit={self.unit!r}, count={self.count!r})"
 
 
-def require_running(frame: Any) -> None:
+def require_running(frame: Any, *, streaming: bool = False) -> None:
     """Refuse a DataFrame whose session is gone, or that dptally cannot work on.
 
     Raises:
-        InvalidParameter: it belongs to Spark Connect, or is a stream.
+        InvalidParameter: it belongs to Spark Connect, or is a stream and should be none, or the other way round.
         InvalidSource: its session was stopped.
     """
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         raise InvalidParameter("a DataFrame of Spark Connect cannot be published; run dptally in the driver itself.")
     if is_stopped(frame):
         raise InvalidSource("the Spark session of this DataFrame was stopped; start one and read the data again.")
-    if frame.isStreaming:
-        raise InvalidParameter("a streaming DataFrame cannot be published; read the source as a batch.")
+    if frame.isStreaming and not streaming:
+        raise InvalidParameter(
+            "a streaming DataFrame cannot be published; keep a sketch of it (dptally.spark.SketchStream), or read the "
+            "source as a batch."
+        )
+    if streaming and not frame.isStreaming:
+        raise InvalidParameter("this needs a streaming DataFrame (spark.readStream), and this one is none.")
 
 
 def is_stopped(frame: Any) -> bool:
@@ -74,8 +82,11 @@ def open_frame(
     unit: str | None,
     count: str | None = None,
     nulls: Literal["drop", "keep"] = "drop",
+    streaming: bool = False,
 ) -> SparkRows:
     """Check a DataFrame and its columns without reading its rows; the arguments are those of `publish`.
+
+    With `streaming`, it must be a stream.
 
     Raises:
         InvalidParameter: the request is contradictory or names a column that is not there.
@@ -86,7 +97,7 @@ def open_frame(
         raise InvalidParameter("key must name the key column of a table.")
     from dptally.spark.jobs import guarded
 
-    require_running(frame)
+    require_running(frame, streaming=streaming)
     return guarded(frame, lambda: _select(frame, names, unit, count, nulls))
 
 
@@ -113,7 +124,7 @@ def _select(frame: Any, names: tuple[str, ...], unit: str | None, count: str | N
         forms.append(_canonical(columns[-1], unit, types[-1]).alias("u"))
     if count is not None:
         forms.append(_count(columns[-1], count, types[-1]).alias("n"))
-    return SparkRows(kept.select(*forms), key=names, unit=unit, count=count)
+    return SparkRows(kept.select(*forms), key=names, unit=unit, count=count, nulls=nulls)
 
 
 def _canonical(column: Any, name: str, kind: Any) -> Any:

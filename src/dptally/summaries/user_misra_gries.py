@@ -109,6 +109,22 @@ class UserMisraGriesSketch(CounterSketch):
                 f"rows must be a table of users and keys, or lists of keys, got {type(rows).__name__}."
             )
 
+    def update_batches(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take in users whose rows are next to each other, also across batches, in this one call.
+
+        Args:
+            batches: with two columns, the user and the key, without nulls.
+
+        Raises:
+            InvalidParameter: this sketch was merged.
+            InvalidSource: the keys are of another kind than those before.
+        """
+        self._check_open()
+        take = self._reading().take
+        for batch in batches:
+            take(batch)
+        take(None)
+
     def _add_lists(self, users: list[Any]) -> None:
         keys: list[Any] = []
         ends = [0]

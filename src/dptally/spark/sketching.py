@@ -1,0 +1,357 @@
+"""Sketches on a cluster: one for each bucket of rows, merged on the executors by a fixed tree.
+
+What is proved about sketches [LT25, Lem. 8, Lem. 27] is about two streams of which one has one element, or one user,
+more, *in its place among the others*; and what is proved about merging [LT25, Cor. 18 and 28] is about the same
+sketches merged in the same order. Spark promises neither: how it cuts files and shuffled data into partitions depends
+on sizes, so one row more can move others from one partition to the next; rows come out of a shuffle in any order; and
+`treeReduce` merges in the order in which blocks arrive. So here
+
+- the **bucket** of a row is a fixed hash of its key (of its unit, where there is one) modulo a number that is fixed
+  before data is read: it depends on that row alone, and all rows of a unit are in one bucket;
+- a bucket's rows are **sorted** by content: by (another part of) the hash, then by unit and key. One unit more is
+  inserted somewhere, and all others stay in their order;
+- a sketch is made for each **bucket**, not for each partition: a partition may hold several, and a bucket that lies in
+  two partitions is an error;
+- the **tree** is fixed by the numbers of the buckets: those with equal b // 16 are merged in the order of b, then their
+  results likewise. An empty bucket, like an empty sketch, changes nothing.
+
+Therefore one unit more changes the sketch of one bucket as the lemmas say, the others not at all, and the merged one by
+at most one in each counter, all in the same direction. Everything is a function of the set of rows (and, for the choice
+of a unit's keys, of a secret that is the same in every attempt), so a task that is run again makes the same sketch.
+
+Without units the rows of a key are equal, and sorted they are runs: so Spark counts first, partly before its shuffle
+(`groupBy().count()`), and a run goes into the sketch as often as was counted. What crosses the network are keys and
+counts, not rows.
+
+Private sketches pass from executor to executor. The last one, of at most `capacity` counters, comes to the driver,
+where it is drawn from; it is not written anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dptally.contributions import bound_contributions
+from dptally.errors import InvalidParameter, InvalidSource
+from dptally.exact import as_count
+from dptally.spark.drawing import Halves
+from dptally.spark.errors import marked
+from dptally.spark.jobs import Progress, guarded, run
+from dptally.spark.secrets import shared_secret
+from dptally.summaries.counting import integer_column, integers
+from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+
+if TYPE_CHECKING:
+    from dptally.randomness import BitSource
+    from dptally.spark.rows import SparkRows
+
+__all__ = ["LARGEST_CAPACITY", "check_capacity", "check_rows", "merged_sketch"]
+
+LARGEST_CAPACITY = 100_000  # the largest for which noise is certified; a sketch of it is one value of a row
+_TOGETHER = 16
+_MOST_BUCKETS = 4096
+_EXPANDED = 1 << 20  # keys taken in at once
+_SCHEMA = "b long, s binary"
+_ARROW_SCHEMA = pa.schema([("b", pa.int64()), ("s", pa.binary())])
+_TEXT = ("StringType", "CharType", "VarcharType", "BinaryType")
+_WHOLE = ("ByteType", "ShortType", "IntegerType", "LongType")
+
+Sketch = MisraGriesSketch | UserMisraGriesSketch
+
+
+def check_capacity(capacity: int) -> int:
+    """Refuse what a cluster cannot pass on.
+
+    Raises:
+        InvalidParameter: it is no count, or above `LARGEST_CAPACITY`.
+    """
+    return as_count("capacity", capacity, largest=LARGEST_CAPACITY)
+
+
+def merged_sketch(
+    rows: SparkRows,
+    capacity: int,
+    max_keys_per_unit: int,
+    bits: BitSource,
+    *,
+    buckets: int | None = None,
+    progress: Progress | None = None,
+) -> Sketch:
+    """The sketch of all rows, merged from those of buckets; see the module for why it may be released as such. Private.
+
+    Postcondition: a merged `MisraGriesSketch` where every row is a unit, and a merged `UserMisraGriesSketch` otherwise;
+    a function of the set of rows, of `buckets`, and of the choices of keys.
+
+    Args:
+        rows: what to sketch, with one key column of text, bytes or integers.
+        capacity: of all sketches.
+        max_keys_per_unit: bound on the keys of a unit.
+        bits: where the secret comes from by which units choose their keys.
+        buckets: how many sketches are merged; None for the session's number of shuffle partitions. It must not depend
+            on the data.
+        progress: called with the stage and how much of it is done.
+
+    Raises:
+        InvalidParameter: the request does not fit a sketch.
+        InvalidSource: the data cannot be read as asked, or Spark fails.
+    """
+    check_capacity(capacity)
+    check_rows(rows)
+    made: Sketch = guarded(rows.frame, lambda: _merged(rows, capacity, max_keys_per_unit, bits, buckets, progress))
+    return made
+
+
+def check_rows(rows: SparkRows) -> None:
+    """Refuse what a sketch cannot take in.
+
+    Raises:
+        InvalidParameter: it is not one column of keys, or these are counted already.
+        InvalidSource: keys or units are of a type that a sketch does not take.
+    """
+    if len(rows.key) != 1:
+        raise InvalidParameter(f"a sketch takes one key column, got {len(rows.key)}.")
+    if rows.count is not None:
+        raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
+    if rows.nulls != "drop":
+        raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
+    kind = rows.frame.schema["k0"].dataType
+    if type(kind).__name__ not in (*_TEXT, *_WHOLE):
+        raise InvalidSource(f"keys must be text, bytes or integers, not {kind.simpleString()}.")
+    if rows.unit is not None and type(rows.frame.schema["u"].dataType).__name__ in ("FloatType", "DoubleType"):
+        raise InvalidSource("units of a sketch must be text, bytes, integers, dates or times.")  # NaN equals nothing
+
+
+def _merged(
+    rows: SparkRows,
+    capacity: int,
+    max_keys_per_unit: int,
+    bits: BitSource,
+    buckets: int | None,
+    progress: Progress | None,
+) -> Sketch:
+    session = rows.frame.sparkSession
+    if buckets is None:
+        buckets = min(int(session.conf.get("spark.sql.shuffle.partitions")), _MOST_BUCKETS)
+    with contextlib.ExitStack() as secrets:
+        if rows.unit is None:
+            plan = _bucketed(_counted(rows), buckets, "k0", ["k0", "n"])
+            plan = plan.mapInArrow(SketchKeys(capacity), _SCHEMA)
+        else:
+            secret = secrets.enter_context(shared_secret(rows.frame, bits))
+            plan = _bucketed(rows.frame, buckets, "u", ["u", "k0"])
+            plan = plan.mapInArrow(SketchUnits(capacity, max_keys_per_unit, secret), _SCHEMA)
+        by_unit = rows.unit is not None
+        while buckets > 1:
+            buckets = -(-buckets // _TOGETHER)
+            together = plan.selectExpr(f"b div {_TOGETHER} as g", "b", "s").repartition(buckets, "g")
+            plan = together.sortWithinPartitions("g", "b").mapInArrow(MergeSketches(by_unit=by_unit), _SCHEMA)
+        table = _collected(rows, plan, progress)
+    found = [_unpacked(packed, by_unit=by_unit) for packed in table.column("s").to_pylist()]
+    if len(found) > 1:
+        raise InvalidSource("Spark gave one part of the data twice; no sketch can be made.")
+    sketch: Sketch
+    if found:
+        [sketch] = found
+    elif by_unit:
+        sketch = UserMisraGriesSketch(capacity, max_keys_per_unit)
+    else:
+        sketch = MisraGriesSketch(capacity)
+    return sketch if sketch.merged else sketch.merge()
+
+
+def _collected(rows: SparkRows, plan: Any, progress: Progress | None) -> pa.Table:
+    found: pa.Table | None = None
+    try:
+        found = run(rows.frame, plan.toArrow, stage="building sketches", progress=progress)
+    except InvalidParameter:  # the one thing that `explain` says so about
+        found = None
+    if found is None:
+        raise InvalidParameter(
+            "the sketch does not fit into the driver (spark.driver.maxResultSize); take a smaller capacity."
+        )
+    return found
+
+
+def _counted(rows: SparkRows) -> Any:
+    from pyspark.sql import functions
+
+    return rows.frame.groupBy("k0").agg(functions.count(functions.lit(1)).alias("n"))
+
+
+def _bucketed(frame: Any, buckets: int, column: str, columns: list[str]) -> Any:
+    """Rows with their bucket b and a hash h, the rows of a bucket in one partition, sorted by b, h and content."""
+    from pyspark.sql import functions
+
+    hashed = frame.withColumn("h", functions.xxhash64(column))
+    # The bucket is taken from the upper half of the hash, so that it says nothing about the order by the whole.
+    bucket = functions.pmod(functions.shiftrightunsigned("h", 32), functions.lit(buckets)).cast("long")
+    numbered = hashed.select(bucket.alias("b"), "h", *columns)
+    return numbered.repartition(buckets, "b").sortWithinPartitions("b", "h", *columns)
+
+
+# ---- on the executors ----
+
+
+class _OfBuckets:
+    """Goes through a partition bucket by bucket, and gives back one row for each: its number, and a sketch."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Go through one partition."""
+        failure = None
+        try:
+            for bucket, parts in _by_bucket(batches):
+                packed = self.sketch(parts).to_bytes()
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([bucket], pa.int64()), pa.array([packed], pa.binary())], schema=_ARROW_SCHEMA
+                )
+        except Exception as error:
+            failure = marked(error)
+        if failure is not None:
+            raise failure
+
+    def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
+        """The sketch of one bucket, all of whose batches must be read."""
+        raise NotImplementedError
+
+
+class SketchKeys(_OfBuckets):
+    """A sketch of elements: takes bucket, hash, key and how often it was counted, sorted; each key once.
+
+    Args:
+        capacity: of the sketch.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+
+    def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
+        """Take in each key as often as it was counted, in the order of hashes."""
+        sketch = MisraGriesSketch(self._capacity)
+        for part in _in_order(parts):
+            keys, counts = _checked_keys(part.column(0)), integers(part.column(1))
+            for piece in _expanded(counts):
+                sketch.update(keys.take(integer_column(piece)))
+        return sketch
+
+
+class SketchUnits(_OfBuckets):
+    """A sketch of users: takes bucket, hash, unit and key, sorted.
+
+    A unit with too many keys keeps a uniform choice of them by tags, which belong to the unit, the key and the secret.
+
+    Args:
+        capacity: of the sketch.
+        max_keys_per_unit: how many keys a unit keeps.
+        secret: of the tags.
+    """
+
+    def __init__(self, capacity: int, max_keys_per_unit: int, secret: Halves) -> None:
+        self._capacity, self._limit, self._secret = capacity, max_keys_per_unit, secret
+
+    def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
+        """Take in units in the order of their hashes."""
+        sketch = UserMisraGriesSketch(self._capacity, self._limit)
+        # The unit is there twice: once to be told apart by, and once to be handed on with its keys.
+        doubled = (
+            pa.RecordBatch.from_arrays([part.column(0), part.column(0), _checked_keys(part.column(1))], ["u", "v", "k"])
+            for part in _in_order(parts)
+        )
+        kept = bound_contributions(doubled, max_keys_per_unit=self._limit, bits=self._secret.keyed())
+        sketch.update_batches(kept)
+        return sketch
+
+
+class MergeSketches(_OfBuckets):
+    """One sketch out of the sketches of a group, in the order of their numbers: takes group, number and sketch, sorted.
+
+    Args:
+        by_unit: whether they are sketches of users.
+    """
+
+    def __init__(self, *, by_unit: bool) -> None:
+        self._by_unit = by_unit
+
+    def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
+        """Merge them."""
+        merged: Any = None
+        last = -1
+        for part in parts:
+            for number, packed in zip(part.column(0).to_pylist(), part.column(1).to_pylist(), strict=True):
+                if number <= last:
+                    raise InvalidSource("Spark gave one part of the data twice; no sketch can be made.")
+                last, sketch = number, _unpacked(packed, by_unit=self._by_unit)
+                merged = sketch.merge() if merged is None else merged.merge(sketch)
+        made: Sketch = merged
+        return made
+
+
+def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+    """Each bucket with the batches of its rows, without their first column; to be read before the next."""
+    pieces = _pieces(batches)
+    ahead = next(pieces, None)
+
+    def rows_of(bucket: int) -> Iterator[pa.RecordBatch]:
+        nonlocal ahead
+        while ahead is not None and ahead[0] == bucket:
+            part, ahead = ahead[1], next(pieces, None)
+            yield part
+
+    last = -1
+    while ahead is not None:
+        bucket = ahead[0]
+        if bucket <= last:
+            raise InvalidSource("Spark did not keep the order of rows; no sketch can be made.")
+        last = bucket
+        yield bucket, rows_of(bucket)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for batch in batches:
+        numbers = integers(batch.column(0))
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), batch.num_rows]
+        rest = batch.select(range(1, batch.num_columns))
+        for start, end in pairwise(cuts):
+            if end > start:
+                yield int(numbers[start]), rest.slice(start, end - start)
+
+
+def _in_order(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows without their first column, the hash, once it is certain that it does not fall."""
+    last = np.iinfo(np.int64).min
+    for part in parts:
+        hashes = integers(part.column(0))
+        if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
+            raise InvalidSource("Spark did not keep the order of rows; no sketch can be made.")
+        last = hashes[-1]
+        yield part.select(range(1, part.num_columns))
+
+
+def _expanded(counts: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
+    """Places repeated as often as counted, a limited number at a time."""
+    places = np.arange(len(counts), dtype=np.int64)
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]), _EXPANDED):
+        wanted = np.arange(start, min(start + _EXPANDED, int(ends[-1])), dtype=np.int64)
+        yield places[np.searchsorted(ends, wanted, side="right")]
+
+
+def _checked_keys(keys: pa.Array) -> pa.Array:
+    valid = True
+    try:
+        keys.validate(full=True)  # Spark passes text on without a look at its encoding
+    except pa.ArrowInvalid:
+        valid = False
+    if not valid:
+        raise InvalidSource("the source holds text that is not valid UTF-8.")
+    return keys
+
+
+def _unpacked(packed: bytes, *, by_unit: bool) -> Sketch:
+    return (UserMisraGriesSketch if by_unit else MisraGriesSketch).from_bytes(packed)
