@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dptally.integer_columns import integer_column
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness.thinning import RATE_BITS
 from dptally.spark.drawing import Halves, certified_law
 from dptally.spark.errors import marked
-from dptally.summaries.counting import integer_column
 from dptally.summaries.inclusion import RowHits
 
 if TYPE_CHECKING:

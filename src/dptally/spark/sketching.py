@@ -40,11 +40,11 @@ import pyarrow as pa
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count
+from dptally.integer_columns import integer_column, integers
 from dptally.spark.drawing import Halves
 from dptally.spark.errors import marked
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
-from dptally.summaries.counting import integer_column, integers
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
