@@ -1,4 +1,4 @@
-"""What starts something large (Spark, a database server, a browser, the site) runs in one worker, and starts it once."""
+"""What starts something large (Spark, a server, a browser, the site) runs in one worker, and starts it once."""
 
 from __future__ import annotations
 
