@@ -17,6 +17,7 @@ _TOGETHER = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before the names of groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that belong together; workers take a group as a whole (``--dist loadgroup``)."""
     for item in items:
