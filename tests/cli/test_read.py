@@ -133,7 +133,7 @@ def test_what_is_no_release_is_refused(tmp_path: Path, events: Path, run: Run, c
         (("top", "-n", "x"), "argument -n: must be a whole number, got 'x'"),
         (("top", "--confidence", "2"), "confidence must be between 0 and 1, got 2."),
         (("sum", "--where", "nothing = 1"), "where cannot be evaluated on the release"),
-        (("sum", "--where", "'open"), "where cannot be evaluated on the release"),
+        (("sum", "--where", "'open"), "where is not an expression"),
         (("sum", "--where", "value + 1"), "where must be a condition"),
         (("sum", "--times", "fruit"), "times must give a number for each key."),
         (("sum", "--of", "median"), "of must be 'count', 'keys', 'log', 'power:P', 'capped:C' or a function"),

@@ -24,7 +24,9 @@ def units_per_key(file: str, key: str, unit: str) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("file", "key", "unit", "bound"),
     [
-        ("mathoverflow_interactions.parquet", "target_user", "source_user", 10_000),
+        pytest.param(
+            *("mathoverflow_interactions.parquet", "target_user", "source_user", 10_000), marks=pytest.mark.slow
+        ),
         ("movielens_latest_small_2018.parquet", "movie_id", "user_id", 3000),
         ("online_retail_2010_2011.parquet", "stock_code", "customer_id", 2000),
         ("nyc_flights_2013.parquet", "destination", "tail_number", 110),

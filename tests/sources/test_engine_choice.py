@@ -161,6 +161,7 @@ def test_sources_polars_does_not_read(tmp_path: Path) -> None:
 def test_spark_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark, files cannot be read by it, and the sentence says what to install."""
     pl.DataFrame({"k": ["x"]}).write_parquet(tmp_path / "a.parquet")
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for module in ("pyspark", "pyspark.sql", "pyspark.errors"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependency, match=r"Spark is not installed; pip install 'dptally\[spark\]' brings it"):
         dptally.publish(tmp_path / "a.parquet", key="k", epsilon=1, delta="1e-6", engine="spark")

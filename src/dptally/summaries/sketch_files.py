@@ -35,7 +35,8 @@ _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
 _KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
 _MERGED, _STANDARD, _SEEDED = 1, 2, 4
-_LARGEST_NUMBER = (1 << 62) - 1  # of elements, decrements or keys: what adds two of them up still fits 64 bits
+_LARGEST_NUMBER = (1 << 62) - 1  # of elements or decrements: what adds two of them up still fits 64 bits
+_NO_LIMIT = 1 << 62  # of keys per unit
 _SUMMED = 3  # the class of added-up sketches, whose number stands in place of decrements
 
 
@@ -131,7 +132,8 @@ def _parse(packed: bytes) -> SketchState | None:
         or flags > 7
         or not 1 <= capacity <= 1 << 30
         or limit < 1
-        or max(total, decrements, limit) > _LARGEST_NUMBER
+        or max(total, decrements) > _LARGEST_NUMBER
+        or limit > _NO_LIMIT
     ):
         return None
     kind = _KINDS[kind_number]
