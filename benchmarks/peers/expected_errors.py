@@ -33,8 +33,6 @@ def expected_errors(true: pl.DataFrame, epsilon: str, delta: str, *, integers: b
     probability that 1 + noise reaches it is at most delta.
     """
     law = WeightedSample(epsilon, delta)
-    drops = np.array([float(chance) for chance in law.drop_law])
-    off = law.likely_drop - np.arange(len(drops))
     rate = float(epsilon)
     if integers:
         noise = np.arange(-math.ceil(_REACH / rate), math.ceil(_REACH / rate) + 1, dtype=float)
@@ -47,10 +45,12 @@ def expected_errors(true: pl.DataFrame, epsilon: str, delta: str, *, integers: b
     ours = theirs = both = released = 0.0
     counted = true.group_by(pl.col("true").cast(pl.Int64)).len()
     for frequency, keys in counted.iter_rows():
-        shown = np.arange(len(drops)) < frequency
+        row = {value: float(chance) for value, chance in law.row(min(frequency, law.width + 1)).items() if value}
+        moved = frequency - min(frequency, law.width + 1)
         passed = noise >= threshold - frequency
-        our_chance, their_chance = drops[shown].sum(), chances[passed].sum()
-        ours += keys * their_chance * (drops[shown] * abs(off[shown])).sum()
+        our_chance, their_chance = sum(row.values()), chances[passed].sum()
+        off = {value: abs(value + law.likely_drop + moved - frequency) for value in row}
+        ours += keys * their_chance * sum(row[value] * off[value] for value in row)
         theirs += keys * our_chance * (chances[passed] * abs(noise[passed])).sum()
         both += keys * our_chance * their_chance
         released += keys * their_chance

@@ -155,7 +155,7 @@ def test_pictures_of_mechanisms_are_small_and_from_the_laws() -> None:
     assert set(PICTURES) == {page.stem for page in PAGES}
     for name in PICTURES:
         assert (ROOT / "docs" / "figures" / "mechanism_pages" / f"{name}.svg").stat().st_size < 40_000
-    drops = PICTURES["weighted-sample"]()[0].curves["D"]
+    drops = PICTURES["weighted-sample"]()[0].curves["count - value"]
     assert [chance for _, chance in drops] == [float(chance) for chance in WeightedSample("1", "1e-6").drop_law]
 
 

@@ -114,7 +114,7 @@ def test_the_known_optimum(epsilon: str, keys: int) -> None:
     """A million Zipf(1) events over 10^5 keys: 6394 and 772 keys are known from one draw of such data (2 % apart)."""
     found = plan(epsilon=epsilon, delta="1e-6", rows=10**6, keys=10**5, zipf=1, mechanisms=["weighted_sample"])
     assert found.forecasts[0].expected_keys == pytest.approx(keys, rel=0.02)
-    assert found.forecasts[0].mean_absolute_error == pytest.approx({"1": 0.90, "0.1": 10.5}[epsilon], rel=0.02)
+    assert found.forecasts[0].mean_absolute_error == pytest.approx({"1": 0.88, "0.1": 10.5}[epsilon], rel=0.02)
 
 
 def test_zipf_populations_have_the_rows_and_keys_of_drawn_ones() -> None:

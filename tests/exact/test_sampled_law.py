@@ -169,8 +169,8 @@ def test_compiled_rows_agree_with_fractions(scheme: Scheme, sub_tokens: int) -> 
 
 
 def test_no_sampling_is_the_histogram() -> None:
-    """A scheme that takes everything gives the law without a scheme, to 2^-60."""
-    plain, sampled = WeightedSample("0.5", "1e-4"), WeightedSample("0.5", "1e-4", Priority(1))
+    """A scheme that takes everything gives the law of Algorithm 4 without a scheme, to 2^-60."""
+    plain, sampled = WeightedSample("0.5", "1e-4", centred=False), WeightedSample("0.5", "1e-4", Priority(1))
     for frequency in (1, 5, 20, 50):
         for value, chance in plain.row(frequency).items():
             assert abs(chance - sampled.row(frequency).get(value, Fraction(0))) < Fraction(1, 2**60)

@@ -20,7 +20,7 @@ import pytest
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
-from dptally.sources.engine import Session, explain
+from dptally.sources.engine import OutOfMemory, Session, explain
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 from dptally.summaries import Frequencies, count_keys
 
@@ -63,6 +63,49 @@ def test_spilled_rows_are_removed(spill: Path, large: Path) -> None:
             seen |= {path.stat().st_mode & 0o777 for path in spill.iterdir()}
     assert total == (3_000_000 // 7) * 3 + min(3, 3_000_000 % 7)
     assert seen == {0o700}
+    assert list(spill.iterdir()) == []
+
+
+def test_keys_that_do_not_fit_in_memory_are_counted_in_parts(spill: Path, large: Path) -> None:
+    """Three million keys in less memory than a group-by of all of them takes."""
+    rows = open_rows(large, key="k", unit=None)
+    with count_keys(rows, max_keys_per_unit=1, bits=SeededBits(1), memory_limit="60MB") as frequencies:
+        keys: set[str] = set()
+        for batch, counts in frequencies.batches():
+            assert (counts == 1).all()
+            keys.update(batch.column(0).to_pylist())
+    assert len(keys) == 3_000_000
+    assert list(spill.iterdir()) == []
+
+
+def test_parts_are_split_until_they_fit(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every key comes once, whichever parts turn out to be too large; where all are, the error is said."""
+    tried: list[str] = []
+    fits: tuple[str, ...] = ("% 4 = 1", "% 4 = 2", "% 16 = ")
+    honest = Session.execute
+    small = pa.table({"k": [f"key {number % 500}" for number in range(2000)]})
+
+    def crowded(self: Session, sql: str) -> None:
+        tried.append(sql)
+        if not any(part in sql for part in fits):
+            raise OutOfMemory("the work needs more memory than it may take; raise memory_limit.")
+        honest(self, sql)
+
+    def counted() -> dict[str, int]:
+        rows = open_rows(small, key="k", unit=None)
+        with count_keys(rows, max_keys_per_unit=1, bits=SeededBits(1), memory_limit="100MB") as frequencies:
+            found: dict[str, int] = {}
+            for batch, counts in frequencies.batches():
+                assert not found.keys() & set(batch.column(0).to_pylist())
+                found.update(zip(batch.column(0).to_pylist(), counts.tolist(), strict=True))
+        return found
+
+    monkeypatch.setattr(Session, "execute", crowded)
+    assert counted() == {f"key {number}": 4 for number in range(500)}
+    assert len(tried) == 1 + 4 + 8
+    fits = ()
+    with pytest.raises(InvalidSource, match="needs more memory"):
+        counted()
     assert list(spill.iterdir()) == []
 
 

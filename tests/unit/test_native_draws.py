@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.observation_models import WeightedSample
+from dptally.observation_models.certified_table import ValueSampler
 from dptally.randomness import SeededBits
 
 WHOLE = 2**128
@@ -57,10 +58,42 @@ def test_law_draws_are_the_slow_twin_on_the_same_words() -> None:
     words = np.concatenate([bits.words(2 * len(part)) for part in np.split(frequencies, [2**14, 2**15])])
     low, high = words[0::2].tolist(), words[1::2].tolist()
     expected = [
-        slow_draw(list(law.cumulative[:-1]), int(w), (head << 64) | tail)
+        slow_value(list(law._thresholds), int(w), (head << 64) | tail)
         for w, head, tail in zip(frequencies.tolist(), high, low, strict=True)
     ]
     assert drawn.tolist() == expected
+
+
+@given(
+    st.lists(close_numbers(), max_size=40).map(sorted),
+    st.lists(st.tuples(st.integers(0, 50) | st.integers(0, 2**62), close_numbers()), min_size=1, max_size=40),
+)
+def test_values_equal_their_definition(thresholds: list[int], draws: list[tuple[int, int]]) -> None:
+    """For any table and any frequency up to 2^62, where doubling would overflow, values are those of the definition."""
+    table = b"".join(t.to_bytes(16, "little") for t in thresholds)
+    words = np.frombuffer(b"".join(u.to_bytes(16, "little") for _, u in draws), dtype=np.uint64)
+    drawn = ValueSampler(table).draw(np.array([w for w, _ in draws], dtype=np.int64), GivenBits(words))
+    assert drawn.tolist() == [slow_value(thresholds, w, u) for w, u in draws]
+
+
+class GivenBits:
+    """Hands out words that were chosen before."""
+
+    private = False
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words = words
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """All of them."""
+        assert count == len(self._words)
+        return self._words
+
+
+def slow_value(thresholds: list[int], frequency: int, random: int) -> int:
+    """The definition: if c < 2w thresholds are at most the random number, w + 1 - ceil(c / 2)."""
+    passed = sum(threshold <= random for threshold in thresholds)
+    return frequency + 1 - (passed + 1) // 2 if passed < 2 * frequency else 0
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from dptally.observation_models import (
     SummedNoise,
     WeightedSample,
 )
+from dptally.observation_models.certified_table import ValueSampler
 from dptally.observation_models.clamped_geometric import ClampedGeometric
 
 if TYPE_CHECKING:
@@ -168,12 +169,21 @@ class _Unjudged:
         return reported
 
 
+class _UnjudgedValues:
+    """The same for the optimal law with values."""
+
+    def __init__(self, table: bytes, certificate: Certificate) -> None:
+        self.certificate = certificate
+        self.draw = ValueSampler(table).draw
+
+
 def _forged(law: Any, bug: str) -> Any:
     """A law with the bug and the certificate of the law without it, which draws."""
     honest: Certificate = law.certify()
     spoiled(law, bug, float_bits=_SHORT_FLOAT)
     if isinstance(law, WeightedSample):
-        _keep(law, _certified_table=_Unjudged(law.table, honest, values=law.values))
+        unjudged = _UnjudgedValues(law.table, honest) if law.values else _Unjudged(law.table, honest, values=False)
+        _keep(law, _certified_table=unjudged)
     elif isinstance(law, Stability):
         _keep(law, _certified=_Unjudged(law.table, honest, values=law.values), _certificate=honest)
     elif isinstance(law, GaussianHistogram | SharedNoise | SummedNoise):

@@ -90,10 +90,11 @@ def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> Freq
         return bound_heaviest(law, values, beta, keys=1)
     if law.scheme is not None:
         return _invert_columns(law, values, beta)
-    below, above = _offsets(law.cumulative, beta)
-    # From value W on, the reporting probability is 1 and the offsets no longer depend on the value.
-    place = np.minimum(values, law.width) - 1
-    return FrequencyEstimates(values + law.likely_drop, values + below[place], values + above[place])
+    below, above = _value_offsets(law.tails, law.cumulative, beta)
+    # From some value on, the reporting probability is 1 and the offsets no longer depend on the value.
+    place = np.minimum(values, len(below)) - 1
+    estimate = np.maximum(values + law.likely_drop, 1)
+    return FrequencyEstimates(estimate, values + below[place], values + above[place])
 
 
 def bound_heaviest(law: HeaviestNoise, values: NDArray[np.int64], beta: Fraction, *, keys: int) -> FrequencyEstimates:
@@ -177,4 +178,35 @@ def _offsets(cumulative: tuple[int, ...], beta: Fraction) -> tuple[NDArray[np.in
         ):
             high += 1
         below[value - 1], above[value - 1] = low, high
+    return below, above
+
+
+@lru_cache(maxsize=64)
+def _value_offsets(
+    tails: tuple[int, ...], reports: tuple[int, ...], beta: Fraction
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """lower - value and upper - value for the values 1 .. W + 1 of the optimal law.
+
+    A key of frequency w = value - 1 + d, d >= 0, has this value or a larger one with probability P[D <= d], or pi_w if
+    the value is 1; it has a larger one with probability P[D < d]. Both are compared with pi_w, as in `_offsets`.
+    """
+    width, reach = len(reports), len(tails)
+    share, scale = beta.numerator, 2 * beta.denominator
+    below = np.empty(width + 1, dtype=np.int64)
+    above = np.empty(width + 1, dtype=np.int64)
+
+    def reported(frequency: int) -> int:
+        return reports[min(frequency, width) - 1]
+
+    low = high = 0
+    for value in range(1, width + 2):
+        if value == 1:
+            below[0], high = 0, 1  # the smallest frequency that has the value 1 at all
+        else:
+            while value - 1 + low < 1 or scale * tails[low] <= share * reported(value - 1 + low):
+                low += 1
+            below[value - 1] = low - 1
+        while high < reach and (scale - share) * reported(value + high) > scale * tails[high]:
+            high += 1
+        above[value - 1] = high - 1
     return below, above

@@ -121,18 +121,18 @@ class _SumOfCopies:
 
 
 class _Dropped:
-    """A node of w units has the value w - D if that is positive, D of one law on 0 .. d.
+    """A node of w units that is reported has the value w + 1 - D, D of one law on 0 .. d; a hidden one has D >= w.
 
-    With X the sum of values and D_i the drops of all k nodes, W - X is the sum of min(D_i, w_i): at most that of all
-    D_i, and at least that of all D_i less d for each hidden node (a reported one has D_i < w_i).
+    With X the sum of values, r of k nodes reported and W the units of all, W - X + r is the sum of D_i over reported
+    nodes and of w_i over hidden ones: at most the sum of all D_i, and at least that less d for each hidden node.
     """
 
     def __init__(self, law: WeightedSample) -> None:
         drops = np.array([float(mass) for mass in law.drop_law])
         places = np.arange(len(drops))
         self._most = len(drops) - 1
-        self._mean = float(places @ drops)
-        self._variance = max(float(((places - self._mean) ** 2) @ drops), 1e-6)
+        self._mean = float(places @ drops) - 1
+        self._variance = max(float(((places - 1 - self._mean) ** 2) @ drops), 1e-6)
         self._half = float(law.first_frequency(Fraction(1, 2)) or len(drops))
         self._sums = _SumOfCopies(drops)
 
@@ -141,11 +141,11 @@ class _Dropped:
 
     def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
         below = _for_each(nodes, lambda count: self._sums.lower(count, error * _SAFE))
-        return _floats(sums + np.maximum(below - hidden * self._most, 0))
+        return _floats(np.maximum(sums - (nodes - hidden) + np.maximum(below - hidden * self._most, 0), 0))
 
     def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
         above = _for_each(nodes, lambda count: self._sums.upper(count, error * _SAFE))
-        return _floats(sums + above)
+        return _floats(sums - (nodes - hidden) + above)
 
 
 class _Shifted:

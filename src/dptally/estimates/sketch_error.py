@@ -77,9 +77,9 @@ def sketch_error(
     elif isinstance(law, HeaviestNoise):
         over = under = hidden = law.simultaneous_error(beta)
     elif isinstance(law, WeightedSample):
-        # D > q with probability 1 - P[D <= q].
-        over, under = 0, bisect_left(law.cumulative, (1 - missed) * law.cumulative[-1])
-        hidden = under
+        # The value w + 1 - D is below w - q with probability 1 - P[D <= q + 1]; what is hidden is below pi's quantile.
+        over, under = 1, max(0, bisect_left(law.tails, (1 - missed) * law.tails[-1]) - 1)
+        hidden = bisect_left(law.cumulative, (1 - missed) * law.cumulative[-1])
     else:
         raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
     sketch = None if shortfall is None else shortfall.upper((1 - level) / 10)

@@ -129,20 +129,21 @@ def _apply(of: FrequencyFunction | None, frequencies: NDArray[np.int64]) -> NDAr
 def _linear_bounds(law: WeightedSample, values: NDArray[np.int64], beta: float) -> tuple[float, float]:
     """Chernoff bounds for g(w) = w, each missed with probability at most beta / 2.
 
-    Upper. Given which keys are released, the released key x has w_x = value + D_x with D_x conditioned on D_x < w_x,
-    and E[e^{t D} | D < w] <= E[e^{t D}] for t > 0. Hence the released frequencies sum to at most
-    sum of values + (n ln E[e^{t D}] + ln(2 / beta)) / t, for any t fixed by n alone.
+    Upper. Given which keys are released, the released key x has w_x = value - 1 + D_x. Being released means that the
+    random number lies below pi_w, and D grows with it, so that E[e^{t D} | released] <= E[e^{t D}] for t > 0. Hence the
+    released frequencies sum to at most sum of (value - 1) + (n ln E[e^{t D}] + ln(2 / beta)) / t, for any t fixed by n
+    alone.
 
     Lower. If for every frequency i >= 1
 
         sum_j P[j | i] e^{t (j + m)} + P[not reported | i] <= e^{t i},
 
     then the sum of all frequencies is at least sum (j + m) - ln(1 / error) / t over released keys. The largest such m,
-    for a given t, is the minimum below over i = 1 .. W (from W on all i give the same). The steepness t may not depend
-    on the release, so a fixed list is tried and the error is divided among its members.
+    for a given t, is the minimum below over i = 1 .. W + 1 (from there on all i give the same). The steepness t may not
+    depend on the release, so a fixed list is tried and the error is divided among its members.
     """
     masses = np.array([float(mass) for mass in law.drop_law])
-    drops = np.arange(law.width, dtype=np.float64)
+    drops = np.arange(len(masses), dtype=np.float64)
     count, total = len(values), float(values.sum())
     spread = max(float(np.sqrt(masses @ (drops - masses @ drops) ** 2)), 1e-9)
 
@@ -150,13 +151,17 @@ def _linear_bounds(law: WeightedSample, values: NDArray[np.int64], beta: float) 
     for factor in 2.0 ** np.arange(-4, 5):
         steep = factor * np.sqrt(2 * np.log(2 / beta) / count) / spread
         best = min(best, (count * _log_mean(masses, steep * drops) + np.log(2 / beta)) / steep)
-    upper = total + min(best, count * drops[-1])
+    upper = total - count + min(best, count * drops[-1])
 
-    reported = np.cumsum(masses)  # pi_i for i = 1 .. W
+    rows = np.arange(1, law.width + 2, dtype=np.float64)  # frequencies i
+    reported = np.array([float(law.reporting_probability(int(row))) for row in rows])
+    lowest = np.array([float(law.lowest_value(int(row))) for row in rows])
     lower = float(count)  # every released key occurs at least once
     for steep in _LOWER_STEPS / spread:
-        seen = np.cumsum(masses * np.exp(-steep * drops))
-        unseen = np.maximum(0.0, 1 - reported) * np.exp(-steep * (drops + 1))
+        # e^{-t i} sum_j P[j | i] e^{t j}: the values i + 1 - d for d < i, and the value 1
+        seen = np.cumsum(masses * np.exp(steep * (1 - drops)))[np.minimum(rows, len(masses)).astype(int) - 1]
+        seen += lowest * np.exp(steep * (1 - rows))
+        unseen = np.maximum(0.0, 1 - reported) * np.exp(-steep * rows)
         shift = float(np.min(np.log1p(-unseen) - np.log(seen))) / steep
         lower = max(lower, total + count * shift - np.log(2 * len(_LOWER_STEPS) / beta) / steep)
     return float(lower), float(upper)

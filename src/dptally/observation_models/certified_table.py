@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally import _core
-from dptally.privacy.certifier import certify_shift_table
+from dptally.privacy.certifier import certify_shift_table, certify_value_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dptally.privacy.certifier import Certificate
     from dptally.randomness import BitSource
 
-__all__ = ["CertifiedNoise", "CertifiedShiftTable"]
+__all__ = ["CertifiedNoise", "CertifiedShiftTable", "CertifiedValueTable", "ValueSampler"]
 
 _BATCH = 1 << 14  # keys per call into the native core: 256 KB of random words, which stay in cache
 
@@ -53,6 +53,55 @@ class CertifiedShiftTable:
         if not self._values:
             np.minimum(reported, 1, out=reported)
         return reported
+
+
+class CertifiedValueTable:
+    """A table of the optimal law with values that has passed the judge, and draws from it.
+
+    Args:
+        table: thresholds as little-endian 128-bit integers, see `certify_value_table`.
+        epsilon: what one key's law must keep.
+        delta: what one key's law must keep.
+
+    Raises:
+        PrivacyViolation: if the table does not keep it.
+    """
+
+    def __init__(self, table: bytes, *, epsilon: Fraction, delta: Fraction) -> None:
+        self._table = bytes(table)
+        self.certificate = certify_value_table(self._table, epsilon=epsilon, delta=delta)
+        self._sampler = ValueSampler(self._table)
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """Values, or 0 where a key is not reported.
+
+        Postcondition: for frequencies w between 0 and 2^62 and uniform words, results are independent and follow the
+        certified law exactly. Each draw takes 128 random bits and a number of table steps that depends on the length of
+        the table alone. It fails only if the source of bits does.
+        """
+        return self._sampler.draw(frequencies, bits)
+
+
+class ValueSampler:
+    """Draws from a table of the optimal law with values, judged or not."""
+
+    def __init__(self, table: bytes) -> None:
+        self._end = len(table) // 32 + 2  # from here on rows are shifts of each other
+        self._sampler = _core.ShiftTable(np.frombuffer(table, dtype=np.uint8))
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """If c < 2w thresholds are at most a random number, w + 1 - ceil(c / 2), else 0.
+
+        With r = 2w - c, which the native sampler gives where it is positive, that is 1 + floor(r / 2). Frequencies past
+        the end of the table are lowered to it before they are doubled, and their values raised by as much.
+        """
+        near = np.minimum(frequencies, self._end)
+        drawn = _draw(self._sampler, 2 * near, bits)
+        reported = drawn > 0
+        drawn >>= 1
+        drawn += reported
+        drawn += frequencies - near
+        return drawn
 
 
 class CertifiedNoise:

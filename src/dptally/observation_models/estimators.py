@@ -1,8 +1,9 @@
 """Weights a_j for reported values j.
 
 A sum of g(w) over keys is estimated by the sum of a_j over reported keys; keys that are not reported count 0, so the
-weights also stand for them. Notation as in [CGSS21, section 7]: p_d = P[D = d], pi_i = P[D < i], and a key of frequency
-i is reported with value j = i - d with probability p_d. Keys-only laws report the value 1.
+weights also stand for them. Notation as in [CGSS21, section 7]: pi_i is the probability that a key of frequency i is
+reported, P[j | i] that it has the value j. Without a scheme P[j | i] = p_{i+1-j} for j >= 2, with p_d = P[D = d], and
+the value 1 takes the rest of pi_i. Keys-only laws report the value 1.
 """
 
 from __future__ import annotations
@@ -107,12 +108,12 @@ class _Weights:
 class _MostLikely(_Weights):
     """a_j = g(i) / pi_i with i the frequency that makes the value j most likely [CGSS21, (11)].
 
-    For this law i = j + the most likely D. Without values, every frequency from W on makes the report equally likely;
+    For this law i = j + `likely_drop`. Without values, every frequency from W on makes the report equally likely;
     the smallest of them is taken, and a_1 = g(W).
     """
 
     def _weight(self, value: int) -> Fraction:
-        frequency = value + self._law.likely_drop if self._law.values else self._law.width
+        frequency = max(1, value + self._law.likely_drop) if self._law.values else self._law.width
         return self._wanted(frequency) / self._law.reporting_probability(frequency)
 
 
@@ -151,55 +152,64 @@ class _MostLikelyOfSample(_Weights):
 class _NeverOver(_Weights):
     """The largest weights, in order of value, whose expectation exceeds g(i) for no frequency i [CGSS21, (41)].
 
-        a_j = min over i = j .. j+W-1 of (g(i) - sum_{h<j} a_h p_{i-h}) / pi_{i-j+1},
+        a_j = min over i of (g(i) - sum_{h<j} a_h P[h | i]) / P[j or more | i],
 
-    rounded down to a multiple of 2^-64; a smaller weight keeps the property, since row i's own constraint is among
-    those of a_i. (The paper's claim that the weights never decrease fails for some g and is not relied on.)
+    over the frequencies i >= 1 that can have the value j, rounded down to a multiple of 2^-64; a smaller weight keeps
+    the property, since row i's own constraint is among those of its largest value i + 1. (The paper's claim that the
+    weights never decrease fails for some g and is not relied on.)
 
-    Beyond some value the recursion is left: once the last W weights are at most h + E[D] (g = w) or at most g(h) (any
-    other non-decreasing g), the choice a_j = j + E[D], respectively a_j = g(j), keeps E_i <= g(i) for ever, because D
-    then averages over such weights only. Values so large that this has not happened by itself are forced to it.
+    Beyond some value the recursion is left: once as many of the last weights as D has values are at most h - 1 + E[D]
+    (g = w) or at most g(h - 1) (any other non-decreasing g), the choice a_j = j - 1 + E[D], respectively
+    a_j = g(j - 1), keeps E_i <= g(i) for ever, because i + 1 - D then averages over such weights only. Values so large
+    that this has not happened by itself are forced to it.
     """
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
-        self._scaled: list[int] = []  # a_1, a_2, ... in units of 2^-64
-        self._masses = [int(mass * 2**128) for mass in law.drop_law]
-        self._spent = [0] * law.width  # sum_{h<j} a_h p_{i-h} for i = j .. j+W-1, in units of 2^-192
-        mean = sum((drop * mass for drop, mass in enumerate(law.drop_law)), Fraction(0))
-        self._offset = math.floor(mean * 2**_FRACTION_BITS) if of is None else 0
-        self._settled = 0  # how many of the last weights are at most the weight used from then on
         if not law.values:
             width = law.width
             self._keys_only = min(self._wanted(i) / law.reporting_probability(i) for i in range(1, width + 1))
+            return
+        self._scaled: list[int] = []  # a_1, a_2, ... in units of 2^-64
+        self._masses = [int(mass * 2**128) for mass in law.drop_law]
+        self._reach = len(self._masses)
+        mean = sum((drop * mass for drop, mass in enumerate(law.drop_law)), Fraction(0))
+        self._offset = math.floor(mean * 2**_FRACTION_BITS) if of is None else 0
+        self._settled = 0  # how many of the last weights are at most the weight used from then on
+        # The value 1, which every frequency up to W may have.
+        chances = [int(law.lowest_value(i) * 2**128) for i in range(1, law.width + 1)]
+        rooms = (self._room(i) // law.cumulative[i - 1] for i, chance in enumerate(chances, start=1) if chance)
+        self._scaled.append(min(rooms, default=0))
+        # sum_{h<j} a_h P[h | i] for i = j-1, j, ..., in units of 2^-192
+        self._spent = [self._scaled[0] * chance for chance in (*chances, *([0] * self._reach))][: self._reach]
+
+    def _room(self, frequency: int) -> int:
+        return math.floor(self._wanted(frequency) * (1 << (_FRACTION_BITS + 128)))
 
     def _weight(self, value: int) -> Fraction:
         if not self._law.values:
             return self._keys_only
-        while len(self._scaled) < value and self._settled < self._law.width:
+        while len(self._scaled) < value and self._settled < self._reach:
             self._extend()
         scaled = self._scaled[value - 1] if value <= len(self._scaled) else self._final(value)
         return Fraction(scaled, 1 << _FRACTION_BITS)
 
     def _final(self, value: int) -> int:
-        return math.floor(self._wanted(value) * (1 << _FRACTION_BITS)) + self._offset
+        return math.floor(self._wanted(value - 1) * (1 << _FRACTION_BITS)) + self._offset
 
     def _extend(self) -> None:
-        value, width = len(self._scaled) + 1, self._law.width
-        weight: int | None = None
-        for place in range(width):
-            room = math.floor(self._wanted(value + place) * 2 ** (_FRACTION_BITS + 128)) - self._spent[place]
-            largest = room // self._law.cumulative[place]
-            weight = largest if weight is None else min(weight, largest)
-        assert weight is not None  # noqa: S101 - width is at least 1
-        final = self._final(value)
-        if value > 4 * width:
+        value = len(self._scaled) + 1
+        rooms = [
+            (self._room(value - 1 + drop) - self._spent[drop]) // self._law.tails[drop]
+            for drop in range(self._reach)
+            if self._law.tails[drop]
+        ]
+        weight, final = min(rooms), self._final(value)
+        if value > 4 * self._reach:
             weight = min(weight, final)
         self._settled = self._settled + 1 if weight <= final else 0
         self._scaled.append(weight)
-        spent = self._spent
-        for place in range(width):
-            spent[place] += weight * self._masses[place]
+        spent = [before + weight * mass for before, mass in zip(self._spent, self._masses, strict=True)]
         self._spent = [*spent[1:], 0]
 
 
@@ -251,10 +261,12 @@ class _NeverOverOfSample(_Weights):
 
 
 class _Unbiased(_Weights):
-    """The only unbiased weights: a_i = (g(i) - sum_{j<i} P[j | i] a_j) / P[i | i], with one value per frequency.
+    """Unbiased weights: the values that are new in row i share what is left of g(i).
 
-    They alternate in sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They
-    are here to show that, and refuse values beyond which the exact recursion is pointless.
+    That is (g(i) - sum_j P[j | i] a_j) / P[new | i], the sum over values of earlier rows. With a sampling scheme and
+    one value per frequency no other weights are unbiased; without one, frequency 1 has two values. Weights alternate in
+    sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They are here to show
+    that, and refuse values beyond which the exact recursion is pointless.
     """
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
@@ -263,7 +275,8 @@ class _Unbiased(_Weights):
             raise InvalidParameter("there is no unbiased estimator without values.")
         if law.sub_tokens > 1:
             raise InvalidParameter("the unbiased estimator needs one value per frequency: sub_tokens = 1.")
-        self._known: list[Fraction] = []
+        self._known: dict[int, Fraction] = {}
+        self._rows = 0
 
     def _weight(self, value: int) -> Fraction:
         if value > _LARGEST_UNBIASED_VALUE:
@@ -271,12 +284,13 @@ class _Unbiased(_Weights):
                 f"the unbiased estimator is computed for values up to {_LARGEST_UNBIASED_VALUE} only; "
                 "use kind='mle' or kind='lower'."
             )
-        while len(self._known) < value:
-            frequency = len(self._known) + 1
-            row = self._law.row(frequency)
-            if not row.get(frequency):
+        while value not in self._known:
+            self._rows += 1
+            row = {j: chance for j, chance in self._law.row(self._rows).items() if j is not None and chance}
+            fresh = [j for j in row if j not in self._known]
+            if not fresh:
                 raise InvalidParameter("there is no unbiased estimator: some frequency is never reported.")
-            smaller = ((j, chance) for j, chance in row.items() if j is not None and j < frequency)
-            spent = sum((chance * self._known[j - 1] for j, chance in smaller), Fraction(0))
-            self._known.append((self._wanted(frequency) - spent) / row[frequency])
-        return self._known[value - 1]
+            spent = sum((chance * self._known[j] for j, chance in row.items() if j in self._known), Fraction(0))
+            weight = (self._wanted(self._rows) - spent) / sum(row[j] for j in fresh)
+            self._known.update(dict.fromkeys(fresh, weight))
+        return self._known[value]

@@ -1,19 +1,26 @@
 """Builders of the optimal table for a histogram, in integers.
 
 In what follows N = 2^128, a <= e^epsilon is rational, Delta = floor(N delta), and P_i / N is the probability that a key
-of frequency i is reported. Both builders return P_1, P_2, ..., P_{W-1}, the entries below N, as the sampler wants them:
-with D the number of entries that are at most a uniform u in 0 .. N-1, the key is reported when i - D is positive.
+of frequency i is reported. Tables are as the sampler wants them: numbers that do not fall, each below N, and what is
+reported depends on how many of them are at most a uniform u in 0 .. N-1.
+
+Without values the table is P_1, P_2, ..., P_{W-1}: a key of frequency i is reported unless i of them are at most u.
+
+With values it is H_1, P_1, H_2, P_2, ..., where H_k / N is the probability that a key of any frequency i >= k has a
+value above i + 1 - k. If c of these numbers are at most u, a key of frequency i is reported when c < 2i, and its value
+is then i + 1 - ceil(c / 2).
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import zip_longest
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
 
-__all__ = ["LARGEST_TABLE", "build_table", "key_thresholds", "value_thresholds"]
+__all__ = ["LARGEST_TABLE", "build_table", "first_tail", "key_thresholds", "value_thresholds"]
 
 _BITS = 128
 _WHOLE = 1 << _BITS
@@ -21,8 +28,14 @@ _GROWTH_BITS = 256
 LARGEST_TABLE = 1 << 22  # rows; 64 MB of thresholds
 
 
-def build_table(epsilon: Fraction, delta: Fraction, *, values: bool) -> bytes:
+def build_table(epsilon: Fraction, delta: Fraction, *, values: bool, centred: bool = True) -> bytes:
     """Thresholds of the optimal law as little-endian 128-bit integers.
+
+    Args:
+        epsilon: of one key's law.
+        delta: of one key's law.
+        values: whether values are reported with keys.
+        centred: whether values are grouped so that their errors are symmetric; see `value_thresholds`.
 
     Raises:
         InvalidParameter: if the table would be too long, foreseen from its length 2 ceil(L) + 1 without building it.
@@ -34,7 +47,10 @@ def build_table(epsilon: Fraction, delta: Fraction, *, values: bool) -> bytes:
             f"epsilon is too small: the table of the law would need more than {LARGEST_TABLE} rows, "
             f"and no key below {turn:.2g} occurrences would be likely to be reported."
         )
-    thresholds = value_thresholds(epsilon, delta) if values else key_thresholds(epsilon, delta)
+    if values:
+        thresholds = value_thresholds(epsilon, delta, first_tail(epsilon, delta) if centred else 0)
+    else:
+        thresholds = key_thresholds(epsilon, delta)
     return b"".join(threshold.to_bytes(_BITS // 8, "little") for threshold in thresholds)
 
 
@@ -60,37 +76,80 @@ def key_thresholds(epsilon: Fraction, delta: Fraction) -> list[int]:
         thresholds.append(reached)
 
 
-def value_thresholds(epsilon: Fraction, delta: Fraction) -> list[int]:
-    """The same law with values, G_i(j) = P_{i-j}: report w - D if positive, P[D = d] = (P_{d+1} - P_d) / N.
+def value_thresholds(epsilon: Fraction, delta: Fraction, first: int) -> list[int]:
+    """The same law with values: H_1, P_1, H_2, P_2, ...
 
-    With real numbers the thresholds of Algorithm 3 serve as they are (Algorithm 4 of [CGSS21] for q = 1, any L). With
-    integers, the masses p_d = P_{d+1} - P_d must themselves not grow faster than by a factor a, nor fall faster:
+    In real numbers both sequences follow the recursion of Algorithm 3,
 
-    - on the way up p_d = floor(a p_{d-1}), p_0 = Delta, so that only value w itself exceeds, by exactly Delta;
+        G -> min(1, a G + delta, 1 - (1 - G - delta) / a),
+
+    P from P_0 = 0 and H from H_1 = `first`, anything from 0 to delta. A key of frequency i is reported with probability
+    P_i and has a value above x >= 1 with probability H_{i+1-x}. Each x is one column of Algorithm 5 of [CGSS21] for
+    q = 1, G_i(x') with x' = x - first / delta, and columns do not influence each other; so keys are reported as often
+    as any mechanism can, whatever `first` is. With first = 0 one has H_{k+1} = P_k, and the value i - D with
+    P[D = d] = P_{d+1} - P_d: Algorithm 4 for q = 1.
+
+    With integers, masses must themselves not grow faster than by a factor a, nor fall faster:
+
+    - on the way up h_k = H_{k+1} - H_k is floor(a h_{k-1}), so that only h_0 and h_1 exceed, together by Delta, and
+      likewise for P. The mass of the value 1, P_i - H_i, may then exceed a times the one before by less than one unit
+      per row, for which Delta is lowered in advance;
     - on the way down the missing mass falls as in Algorithm 3, run with a Delta smaller by a few units per row, because
-      each p_d - a p_{d+1} may exceed 0 by less than a through rounding.
+      each h_k - a h_{k+1} may exceed 0 by less than a through rounding.
 
     What is lost is below 2^-60 in every reporting probability.
     """
     width = len(key_thresholds(epsilon, delta)) + 1
     growth, shift = _growth(epsilon)
     slack = _slack(delta)
-    slack_down = slack - 2 * ((growth >> shift) + 1) * (width + 8)
-    if slack_down <= 0:
+    rise = slack - (width + 8) if first else slack
+    fall = slack - 4 * ((growth >> shift) + 1) * (width + 8)
+    if fall <= 0:
         raise InvalidParameter("epsilon is too large for so small a delta: the table would need more than 128 bits.")
+    first = min(first, rise)
+
+    def climb(start: int, second: int) -> list[int]:
+        """From 0 over `start`: the step after it is `second`, later steps are as large as they may be."""
+        reached, following, step, found = 0, start, second, []
+        while following < _WHOLE:
+            found.append(following)
+            missing = _WHOLE - following - fall
+            if missing <= 0:
+                break
+            reached, following = following, min(following + step, _WHOLE + ((-missing << shift) // growth))
+            step = (growth * (following - reached)) >> shift
+        return found
+
+    reports = climb(rise, (growth * rise) >> shift)
+    tails = climb(first, ((growth * first) >> shift) + rise - first)
     thresholds: list[int] = []
-    reached = 0
-    step = slack
+    largest = 0
+    for tail, report in zip_longest(tails, reports, fillvalue=_WHOLE):
+        for number in (tail, report):
+            largest = max(largest, number)  # rounding may exchange neighbours that are equal
+            if largest < _WHOLE:
+                thresholds.append(largest)
+    return thresholds
+
+
+def first_tail(epsilon: Fraction, delta: Fraction) -> int:
+    """H_1 for values whose errors are symmetric: two-sided geometric noise, cut off at both ends.
+
+    While they grow, P_k = Delta (a^k - 1) / (a - 1) and H_{k+1} = P_k + H_1 a^k. P grows as long as P_k + P_{k+1} <= N;
+    let L be the last such k. Masses h_k rise by the factor a up to k = L + 1 and fall by it afterwards if
+    H_{L+1} + H_{L+2} = N, which is solved for H_1 here. The value is then i plus geometric noise of this epsilon, the
+    noise of least expected error; the law with H_1 = 0 has a flatter top unless it has N = P_L + P_{L+1}.
+    """
+    growth, shift = _growth(epsilon)
+    slack = _slack(delta)
+    power, here, following = 1 << shift, 0, slack
     while True:
-        missing = _WHOLE - reached - slack_down
-        if missing <= 0:
-            return thresholds
-        following = min(reached + step, _WHOLE + ((-missing << shift) // growth))
-        if following >= _WHOLE:
-            return thresholds
-        step = (growth * (following - reached)) >> shift
-        reached = following
-        thresholds.append(reached)
+        later = ((growth * following) >> shift) + slack
+        if following + later > _WHOLE:
+            break
+        here, following, power = following, later, (power * growth) >> shift
+    room = max(0, _WHOLE - here - following)
+    return min(slack, (room << shift) // (power + ((power * growth) >> shift)))
 
 
 def _growth(epsilon: Fraction) -> tuple[int, int]:

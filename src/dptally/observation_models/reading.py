@@ -39,6 +39,7 @@ def _weighted_sample(facts: dict[str, Any]) -> WeightedSample:
         None if facts["scheme"] is None else read_scheme(facts["scheme"]),
         values=facts["values"] is True,
         sub_tokens=facts["sub_tokens"],
+        centred=facts.get("centred") is True,
     )
 
 

@@ -287,14 +287,18 @@ def _reports(
     if isinstance(law, WeightedSample) and law.scheme is not None:
         return _scheme_reports(law, frequency)
     masses, curve = drop_table(law)
-    shift = law.shift if isinstance(law, ThresholdedNoise) else 0
-    place = law.threshold - 1 if isinstance(law, ThresholdedNoise) else 0
-    moved = frequency + shift  # the law is "report w + shift - D if positive", with `place` added
+    if isinstance(law, WeightedSample):
+        drops = np.arange(min(frequency, len(masses)))
+        values = np.concatenate([frequency + 1 - drops, [1]])
+        chances = np.concatenate([masses[drops], [float(law.lowest_value(frequency))]])
+        estimates = np.maximum(values + law.likely_drop, 1)
+        return estimates.astype(np.float64), chances, estimates / curve[np.minimum(estimates, len(curve)) - 1]
+    moved = frequency + law.shift  # the law is "report w + shift - D if positive", with the threshold less 1 added
     if moved <= 0:
         return np.empty(0), np.empty(0), np.empty(0)
     drops = np.arange(min(moved, len(masses)))
-    estimates = moved - drops + place + law.likely_drop
-    at = np.clip(estimates + shift - 1, 0, len(curve) - 1)
+    estimates = moved - drops + law.threshold - 1 + law.likely_drop
+    at = np.clip(estimates + law.shift - 1, 0, len(curve) - 1)
     return estimates.astype(np.float64), masses[drops], estimates / curve[at]
 
 
@@ -318,10 +322,11 @@ def _scheme_reports(
 
 @lru_cache(maxsize=64)
 def drop_table(law: WeightedSample | ThresholdedNoise) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P[D = d], and P[D <= d], as floats."""
-    whole, before = law.cumulative[-1], (0, *law.cumulative)
-    masses = [(here - less) / whole for less, here in zip(before, law.cumulative, strict=False)]
-    return np.array(masses), np.array([reached / whole for reached in law.cumulative])
+    """P[D = d], and with which probability places 1, 2, ... of the law are reported, as floats."""
+    reached = law.tails if isinstance(law, WeightedSample) else law.cumulative
+    whole, before = reached[-1], (0, *reached)
+    masses = [(here - less) / whole for less, here in zip(before, reached, strict=False)]
+    return np.array(masses), np.array([here / whole for here in law.cumulative])
 
 
 def _sampled_reports(

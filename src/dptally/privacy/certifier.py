@@ -23,6 +23,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 from dptally.errors import PrivacyViolation
 
@@ -34,6 +35,7 @@ __all__ = [
     "certify_copies",
     "certify_rows",
     "certify_shift_table",
+    "certify_value_table",
 ]
 
 TABLE_BITS = 128
@@ -128,15 +130,10 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
     Raises:
         PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
     """
-    if len(table) % _ENTRY:
-        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
     whole = 1 << TABLE_BITS
-    cumulative = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
-    cumulative.append(whole)
+    cumulative = [*_read_thresholds(table), whole]
     width = len(cumulative)
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
-    if min(masses) < 0:
-        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
     growth, one = exp_lower(epsilon)
     unreported = [whole, *(whole - reached for reached in cumulative), 0]  # of rows 0 .. W + 1
 
@@ -163,6 +160,59 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
         if down > worst:
             worst, worst_pair = down, (row - 1, row)
     return _verdict(worst, one * whole, worst_pair, width + 2, _hash(table), epsilon, delta)
+
+
+def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> Certificate:
+    """Judge the law "report w + 1 - ceil(c / 2) if c < 2w", c the number of thresholds at most a random number.
+
+    Thresholds t_0 <= t_1 <= ... are little-endian 128-bit integers, at most 2W of them; all that would follow are
+    N = 2^128, and the random number is uniform on 0 .. N-1. With F(c) = t_c, the mass of passing at most c thresholds
+    in units of 1/N, row w has
+
+    - the value w + 1 - d with mass h_d = F(2d) - F(2d - 2) for d = 0 .. w - 1 (that is c = 2d - 1 or 2d);
+    - the value 1 also for c = 2w - 1 alone: mass q_w = F(2w - 1) - F(2w - 2);
+    - "not reported" with mass N - F(2w - 1).
+
+    The value 1 is told apart from w + 1 - d >= 2, so these are different outcomes. From row w - 1 to row w, the value v
+    goes from d = w - v to d = w + 1 - v: each h_d is compared with h_{d-1}, q_w with q_{w-1}.
+
+    Why finitely many rows suffice. F is N from c = 2W on, so for w > W nothing is hidden, q_w = 0, and row w is
+    w + 1 - d with masses h_0 .. h_W. Rows w and w + 1 are then rows W + 1 and W + 2 with every value moved up by the
+    same amount, which leaves the divergence as it is: the pairs up to (W + 2, W + 1) stand for all.
+
+    Raises:
+        PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
+    """
+    reached = _read_thresholds(table)
+    whole = 1 << TABLE_BITS
+    width = (len(reached) + 1) // 2
+    reached += [whole] * (2 * (width + 3) - len(reached))
+    growth, one = exp_lower(epsilon)
+    steps = [here - before for before, here in zip([0, 0, *reached[0::2]], [0, *reached[0::2]], strict=False)]
+    ones = [0, *(odd - even for even, odd in zip(reached[0::2], reached[1::2], strict=True))]
+    missing = [whole, *(whole - odd for odd in reached[1::2])]
+
+    worst, worst_pair = -1, (0, 0)
+    value_up = value_down = 0
+    for row in range(1, width + 3):
+        # steps[d + 1] is h_d, and steps[0] = 0 stands before h_0. One more d enters each sum with each row.
+        value_up += max(0, one * steps[row] - growth * steps[row - 1])
+        value_down += max(0, one * steps[row - 1] - growth * steps[row])
+        for first, second, values in ((row, row - 1, value_up), (row - 1, row, value_down)):
+            excess = values + max(0, one * ones[first] - growth * ones[second])
+            excess += max(0, one * missing[first] - growth * missing[second])
+            if excess > worst:
+                worst, worst_pair = excess, (first, second)
+    return _verdict(worst, one * whole, worst_pair, width + 3, _hash(table), epsilon, delta)
+
+
+def _read_thresholds(table: bytes) -> list[int]:
+    if len(table) % _ENTRY:
+        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
+    thresholds = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
+    if any(here < before for before, here in pairwise(thresholds)):
+        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+    return thresholds
 
 
 @dataclass(frozen=True)

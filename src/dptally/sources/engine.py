@@ -21,12 +21,16 @@ from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 
-__all__ = ["BATCH_ROWS", "Session", "check_memory_limit", "describe", "explain", "in_background"]
+__all__ = ["BATCH_ROWS", "OutOfMemory", "Session", "check_memory_limit", "describe", "explain", "in_background"]
 
 BATCH_ROWS = 1 << 17
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
 _JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
+
+
+class OutOfMemory(InvalidSource):
+    """The engine may not take as much memory as the work needs."""
 
 
 class Session:
@@ -266,7 +270,7 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.FatalException | MemoryError):
         if "max_temp_directory_size" in text or "temp_directory" in text or "No space left" in text:
             return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
-        return InvalidSource("the work needs more memory than it may take; raise memory_limit.")
+        return OutOfMemory("the work needs more memory than it may take; raise memory_limit.")
     if "No space left" in text:
         return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
     name = _file_named_in(text, paths)

@@ -49,8 +49,20 @@ class Counting:
         self._sessions.append(session)
         return session
 
-    def _run(self, session: Session, sql: str, stage: str) -> Iterator[pa.RecordBatch]:
-        """Batches of what a query finds; at least one, so that a release of no rows has its columns too."""
+    def _run(self, session: Session, sql: str, stage: str, before: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches of what a query finds; at least one, so that a release of no rows has its columns too.
+
+        Args:
+            session: where it runs.
+            sql: the query.
+            stage: what progress is called.
+            before: a statement to run before the query.
+        """
+
+        def found() -> Iterator[pa.RecordBatch]:
+            if before is not None:
+                session.execute(before)
+            yield from session.batches(sql, also_nothing=True)
 
         def waiting() -> None:
             if self._progress is not None:
@@ -58,9 +70,7 @@ class Counting:
 
         if self._progress is not None:
             self._progress(stage, None)
-        self._running = in_background(
-            session.batches(sql, also_nothing=True), interrupt=self._interrupt, waiting=waiting
-        )
+        self._running = in_background(found(), interrupt=self._interrupt, waiting=waiting)
         return self._running
 
     def _interrupt(self) -> None:

@@ -16,12 +16,13 @@ from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
-from dptally.sources.engine import check_memory_limit
+from dptally.sources.engine import OutOfMemory, Session, check_memory_limit
 from dptally.summaries.counting import Counting, Progress
 
 __all__ = ["Frequencies", "count_keys", "count_occurrences"]
 
 _REPEATED, _NOTHING = -2, -3
+_MOST_PARTS = 4**5
 
 
 class Frequencies(Counting):
@@ -96,21 +97,56 @@ class Frequencies(Counting):
             raise InvalidSource(f"column '{self._rows.count}' adds up to more than 2^62 for a key.")
 
     def _count_unbounded(self) -> Iterator[pa.RecordBatch]:
+        if self._memory_limit is not None and not self._rows.once:
+            yield from self._count_in_parts()
+            return
         session = self._open(share=1.0)
-        keys = ", ".join(f"k{i}" for i in range(len(self.key)))
+        yield from self._run(session, self._grouped(session), "counting keys")
+
+    def _count_in_parts(self) -> Iterator[pa.RecordBatch]:
+        """Count all keys at once if memory allows, else those of a quarter of all hashes after the other, and so on.
+
+        DuckDB spills rows, but needs memory for the keys of a group-by. Counts go to a table of its own, which may be
+        spilled, so that running out of memory shows before anything is yielded.
+        """
+        parts = [(1, 0)]
+        while parts:
+            modulus, rest = parts.pop()
+            session = self._open(share=1.0)
+            sql = self._grouped(session, f"WHERE hash({self._columns}) % {modulus} = {rest}" if modulus > 1 else "")
+            counted = self._run(
+                session, "SELECT * FROM counted", "counting keys", f"CREATE TEMP TABLE counted AS {sql}"
+            )
+            try:
+                first = next(counted)
+            except OutOfMemory:
+                self._stop()
+                if modulus >= _MOST_PARTS:
+                    raise
+                parts += [(4 * modulus, rest + modulus * part) for part in range(4)]
+                continue
+            yield first
+            yield from counted
+            self._stop()
+
+    @property
+    def _columns(self) -> str:
+        return ", ".join(f"k{i}" for i in range(len(self.key)))
+
+    def _grouped(self, session: Session, where: str = "") -> str:
+        """SQL for every key with its count."""
+        keys = self._columns
         counted = self._rows.select_counted(session)
         if counted is not None:
-            sql = f"SELECT {keys}, CAST(sum(w) AS BIGINT) AS n FROM ({counted}) GROUP BY {keys}"  # noqa: S608
-            return self._run(session, sql, "counting keys")
+            return f"SELECT {keys}, CAST(sum(w) AS BIGINT) AS n FROM ({counted}) {where} GROUP BY {keys}"  # noqa: S608
         if self._rows.count is None:
             count = "count(*)"
         else:  # negative numbers mark groups with values that are no counts: an error raised in SQL would quote them
             sample = f"WHEN count(*) > 1 THEN {_REPEATED} WHEN min(n) < 1 THEN {_NOTHING}" if self.scheme else ""
             count = f"CASE WHEN count(n) < count(*) THEN -1 {sample} ELSE least(sum(n), {MAXIMUM_COUNT + 1}) END"
-        sql = f"SELECT {keys}, CAST({count} AS BIGINT) AS n FROM ({self._rows.select(session)}) GROUP BY {keys}"  # noqa: S608
-        if self._rows.count is not None:
-            sql = f"SELECT * FROM ({sql}) WHERE n <> 0"  # noqa: S608
-        return self._run(session, sql, "counting keys")
+        rows = self._rows.select(session)
+        sql = f"SELECT {keys}, CAST({count} AS BIGINT) AS n FROM ({rows}) {where} GROUP BY {keys}"  # noqa: S608
+        return sql if self._rows.count is None else f"SELECT * FROM ({sql}) WHERE n <> 0"  # noqa: S608
 
     def _count_bounded(self) -> Iterator[pa.RecordBatch]:
         # Sorting by hashes alone is faster than by values, and as good unless two hashes collide. Then, and
@@ -128,7 +164,7 @@ class Frequencies(Counting):
 
     def _count_sorted(self, tags: BitSource | KeyedWords, *, hashed: bool) -> Iterator[pa.RecordBatch]:
         sorting, counting = self._open(share=2 / 3), self._open(share=1 / 3)
-        keys = ", ".join(f"k{i}" for i in range(len(self.key)))
+        keys = self._columns
         rows = self._rows.select(sorting)
         schema = sorting.schema(f"SELECT {keys} FROM ({rows})")  # noqa: S608
         with_hashes = f"SELECT u, {keys}, hash(u) AS h, hash({keys}) AS g FROM ({rows})"  # noqa: S608

@@ -85,11 +85,11 @@ def _reported(curves: Mapping[str, Points], title: str, x: str = "true frequency
 
 def _weighted_sample() -> list[Panel]:
     law = WeightedSample(_EPSILON, _DELTA)
-    drops = [(drop, float(chance)) for drop, chance in enumerate(law.drop_law)]
+    drops = [(drop - 1, float(chance)) for drop, chance in enumerate(law.drop_law)]
     settings = (("1", "1e-6"), ("0.5", "1e-6"), ("1", "1e-3"))
     curves = {f"epsilon {e}, delta {d}": _chances(WeightedSample(e, d), 60) for e, d in settings}
     return [
-        Panel("What is taken off a count", "D, where count - D is reported", "probability", {"D": drops}, mark="bar"),
+        Panel("What is taken off a count", "count - value", "probability", {"count - value": drops}, mark="bar"),
         _reported(curves, "Which keys appear"),
     ]
 

@@ -2,8 +2,8 @@
 
 For a law whose rows are certified at one factor e^epsilon, the same sums are taken here at e^(j g) for j = 0, 1, ...;
 the argument why finitely many rows stand for all is the one of the judge of that law (`certify_shift_table`,
-`Stability`, `dptally.privacy.sampling_judge`), which nowhere uses the factor. A factor is replaced by a rational lower
-bound, which only raises a divergence.
+`certify_value_table`, `Stability`, `dptally.privacy.sampling_judge`), which nowhere uses the factor. A factor is
+replaced by a rational lower bound, which only raises a divergence.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from dptally.errors import InvalidParameter, PrivacyViolation
@@ -18,7 +19,7 @@ from dptally.privacy.certifier import TABLE_BITS, exp_lower
 from dptally.privacy.loss_measures import ONE, LossMeasure, measure_above
 from dptally.privacy.rounds_judge import sampling_profile
 
-__all__ = ["law_measures", "shift_profile"]
+__all__ = ["law_measures", "shift_profile", "value_profile"]
 
 _ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
@@ -49,8 +50,10 @@ def law_measures(law: tuple[tuple[str, Any], ...], step: Fraction) -> tuple[Loss
         negligible = math.floor(made.delta * ONE) // 1024
         up = sampling_profile(made.rate, made.threshold, step, "up", negligible)
         down = sampling_profile(made.rate, made.threshold, step, "down", negligible)
+    elif name == "WeightedSample" and facts.get("scheme") is None and made.values:
+        up, down = value_profile(made.table, step=step, points=points)
     elif name == "WeightedSample" and facts.get("scheme") is None:
-        up, down = shift_profile(made.table, values=made.values, step=step, points=points)
+        up, down = shift_profile(made.table, values=False, step=step, points=points)
     elif name == "Stability":
         up, down = shift_profile(made.table, values=made.values, step=step, points=points)
         # Row 1 beside row 0, where nothing is reported: a share of `hidden` is not reported in row 1.
@@ -75,14 +78,9 @@ def shift_profile(table: bytes, *, values: bool, step: Fraction, points: int) ->
         tuple: for j = 0 .. points - 1 upper bounds of the divergence at e^(j step), in units of 2^-320: of each row
         against the one below it, and of each row against the one above it.
     """
-    if len(table) % _ENTRY:
-        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
-    cumulative = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
-    cumulative.append(_WHOLE)
+    cumulative = [*_read(table), _WHOLE]
     width = len(cumulative)
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
-    if min(masses) < 0:
-        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
     hidden = [_WHOLE, *(_WHOLE - reached for reached in cumulative), 0]  # of rows 0 .. W + 1
     ups: list[int] = []
     downs: list[int] = []
@@ -105,6 +103,41 @@ def shift_profile(table: bytes, *, values: bool, step: Fraction, points: int) ->
         ups.append(min(_units(up, one), *ups[-1:], ONE))
         downs.append(min(_units(down, one), *downs[-1:], ONE))
     return ups, downs
+
+
+def value_profile(table: bytes, *, step: Fraction, points: int) -> tuple[list[int], list[int]]:
+    """The same for the optimal law with values; rows as in `dptally.privacy.certifier.certify_value_table`."""
+    reached = _read(table)
+    width = (len(reached) + 1) // 2
+    reached += [_WHOLE] * (2 * (width + 3) - len(reached))
+    even, odd = reached[0::2], reached[1::2]
+    drops = [0, even[0], *(here - before for before, here in pairwise(even))]  # before and at D = 0, 1, ...
+    lowest = [0, *(here - below for below, here in zip(even, odd, strict=True))]
+    hidden = [_WHOLE, *(_WHOLE - here for here in odd)]
+    ups: list[int] = []
+    downs: list[int] = []
+    for j in range(points):
+        growth, one = exp_lower(j * step, _PRECISION)
+        up = down = value_up = value_down = 0
+        for row in range(1, width + 3):
+            value_up += max(0, one * drops[row] - growth * drops[row - 1])
+            value_down += max(0, one * drops[row - 1] - growth * drops[row])
+            rest_up = max(0, one * lowest[row] - growth * lowest[row - 1])
+            rest_down = max(0, one * lowest[row - 1] - growth * lowest[row])
+            up = max(up, value_up + rest_up + max(0, one * hidden[row] - growth * hidden[row - 1]))
+            down = max(down, value_down + rest_down + max(0, one * hidden[row - 1] - growth * hidden[row]))
+        ups.append(min(_units(up, one), *ups[-1:], ONE))
+        downs.append(min(_units(down, one), *downs[-1:], ONE))
+    return ups, downs
+
+
+def _read(table: bytes) -> list[int]:
+    if len(table) % _ENTRY:
+        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
+    thresholds = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
+    if any(here < before for before, here in pairwise(thresholds)):
+        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+    return thresholds
 
 
 def _units(excess: int, one: int) -> int:
