@@ -26,16 +26,18 @@ public:
     using View = typename Keys::View;
     using Entry = typename Keys::Entry;
     static constexpr uint32_t nowhere = UINT32_MAX;
+    static constexpr size_t lanes = 16;  // of a bucket
 
     explicit CounterTable(const Seed& seed) : seed(seed) { resize(1); }
     CounterTable(CounterTable&&) = default;
     CounterTable(const CounterTable&) = delete;
     ~CounterTable() {
-        for (const Entry& entry : entries)
-            if (entry.level() != vacant) keys.drop(entry);
+        for (size_t place = 0; place < entries.size(); ++place)
+            if (holds(place)) keys.drop(entries[place]);
     }
 
     size_t size() const { return held; }
+    bool holds(size_t place) const { return tags[place] != 0; }
     uint64_t hash(const View& view) const { return Keys::hash(view, seed); }
     Entry* data() { return entries.data(); }
     Entry& operator[](uint32_t place) { return entries[place]; }
@@ -46,8 +48,8 @@ public:
     // Where the key most likely is, if it is there at all; asks for that memory.
     uint32_t guess(uint64_t hash) const {
         const size_t home = bucket(hash);
-        const uint32_t found = matches(home, home_tag(hash)) | 1u << (lanes - 1);
-        const size_t place = home * lanes + lane(found);
+        const uint32_t found = matches(home, home_tag(hash)) | 1u << lanes;
+        const size_t place = home * lanes + (lane(found) & (lanes - 1));
         __builtin_prefetch(&entries[place]);
         return static_cast<uint32_t>(place);
     }
@@ -87,7 +89,7 @@ public:
 
     // Give back what keys gone long ago have left.
     void tidy() {
-        if (keys.crowded()) [[unlikely]] keys.compact(entries.data(), entries.size());
+        if (keys.crowded()) [[unlikely]] keys.compact(entries.data(), tags.data(), entries.size());
     }
 
     size_t memory() const {
@@ -96,8 +98,6 @@ public:
     }
 
 private:
-    static constexpr size_t lanes = 16;
-
     Seed seed;
     Keys keys;
     std::vector<uint8_t> tags, passed;
@@ -149,11 +149,11 @@ private:
         return entries[place];
     }
 
+    // Where keys hold nothing elsewhere, the entry is left as it is: one line of memory less to fetch and to write.
     [[gnu::always_inline]] void clear(uint32_t place) {
         if (tags[place] < 0x80) [[unlikely]] forget_past(place);
         tags[place] = 0;
-        keys.drop(entries[place]);
-        entries[place].state = vacant;
+        if constexpr (Keys::elsewhere) keys.drop(entries[place]);
     }
 
     [[gnu::noinline]] Entry& claim_past(uint64_t hash, size_t at) {
@@ -185,8 +185,8 @@ private:
         tags.swap(new_tags);
         passed.swap(new_passed);
         room = count;
-        for (const Entry& entry : old)
-            if (entry.level() != vacant) claim(hash(Keys::view(entry))) = entry;
+        for (size_t place = 0; place < old.size(); ++place)
+            if (new_tags[place] != 0) claim(hash(Keys::view(old[place]))) = old[place];
     }
 };
 

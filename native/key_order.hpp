@@ -71,29 +71,47 @@ inline void sort_few_codes(Item* items, size_t count) {
     }
 }
 
-// Two passes over the highest of `width` bits, five more than would tell evenly spread codes apart, then each run that
-// still ties by itself.
+// One pass of a radix sort, on the bits that `mask` leaves after `shift`; `places` says where each digit starts.
+inline void scatter(const Item* from, Item* to, size_t count, int shift, uint32_t mask, uint32_t* places) {
+    for (size_t at = 0; at < count; ++at) to[places[from[at].code >> shift & mask]++] = from[at];
+}
+
+// Passes over the highest of `width` bits, five more than would tell evenly spread codes apart, then each run that still
+// ties by itself. Two passes where there are few codes; where there are many, a third keeps the digits short, so that
+// the places they go to stay in the nearest memory.
 inline void sort_codes(Item* items, Item* scratch, size_t count, int width) {
     if (count <= few) return sort_few_codes(items, count);
     if (width == 0) return;
-    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 5, 22});
-    const int shift = width - taken, low_bits = (taken + 1) / 2, high_bits = taken - low_bits;
-    const uint32_t low_mask = (1u << low_bits) - 1, high_mask = (1u << high_bits) - 1;
-    uint32_t low[2048], high[2048];
-    std::fill(low, low + (1u << low_bits), 0);
-    std::fill(high, high + (1u << high_bits), 0);
-    for (size_t at = 0; at < count; ++at) {
-        const uint32_t digits = items[at].code >> shift;
-        ++low[digits & low_mask];
-        ++high[digits >> low_bits & high_mask];
+    constexpr size_t many = 20'000;
+    const bool thrice = count > many;
+    const int taken = std::min({width, static_cast<int>(std::bit_width(count)) + 5 + 3 * thrice, thrice ? 27 : 22});
+    const int shift = width - taken, digits = thrice ? 3 : 2, bits = (taken + digits - 1) / digits;
+    const uint32_t mask = (1u << bits) - 1;
+    uint32_t places[3][2048];
+    for (int digit = 0; digit < digits; ++digit) std::fill(places[digit], places[digit] + mask + 1, 0);
+    if (thrice)
+        for (size_t at = 0; at < count; ++at) {
+            const uint32_t code = items[at].code >> shift;
+            ++places[0][code & mask];
+            ++places[1][code >> bits & mask];
+            ++places[2][code >> 2 * bits & mask];
+        }
+    else
+        for (size_t at = 0; at < count; ++at) {
+            const uint32_t code = items[at].code >> shift;
+            ++places[0][code & mask];
+            ++places[1][code >> bits & mask];
+        }
+    for (int digit = 0; digit < digits; ++digit) {
+        uint32_t sum = 0;
+        for (uint32_t value = 0; value <= mask; ++value) sum += std::exchange(places[digit][value], sum);
     }
-    uint32_t sum = 0;
-    for (uint32_t digit = 0; digit <= low_mask; ++digit) sum += std::exchange(low[digit], sum);
-    sum = 0;
-    for (uint32_t digit = 0; digit <= high_mask; ++digit) sum += std::exchange(high[digit], sum);
-    for (size_t at = 0; at < count; ++at) scratch[low[items[at].code >> shift & low_mask]++] = items[at];
-    for (size_t at = 0; at < count; ++at)
-        items[high[scratch[at].code >> shift >> low_bits & high_mask]++] = scratch[at];
+    scatter(items, scratch, count, shift, mask, places[0]);
+    scatter(scratch, items, count, shift + bits, mask, places[1]);
+    if (thrice) {
+        scatter(items, scratch, count, shift + 2 * bits, mask, places[2]);
+        std::copy(scratch, scratch + count, items);
+    }
     if (shift == 0) return;
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code >> shift != items[start].code >> shift) {
@@ -163,6 +181,7 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
     const int width = std::popcount(mask), shift = std::max(0, width - 32);
     squeeze(words, count, mask, shift, items);
     sort_codes(items, reinterpret_cast<Item*>(words), count, width - shift);
+    if (Keys::words_decide && shift == 0) return;  // distinct keys have distinct codes
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code != items[start].code) {
             if (at - start > 1)

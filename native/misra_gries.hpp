@@ -39,7 +39,8 @@ public:
     uint64_t total() const { return seen; }
     uint64_t decrements() const { return lowered; }
     size_t memory() const {
-        return sizeof *this + table.memory() + zeros.capacity() * sizeof(Item) + scratch.capacity() * sizeof(uint64_t);
+        return sizeof *this + table.memory() + zeros.capacity() * sizeof(Item) +
+               scratch.capacity() * sizeof(uint64_t) + marks.capacity() * sizeof(uint16_t);
     }
 
     // Algorithm 1: every row is one element.
@@ -114,7 +115,7 @@ public:
                     const uint64_t hash = table.hash(view), count = entry.level() - other->offset;
                     const uint32_t place = table.find(view, hash);
                     if (place != Table::nowhere) {
-                        raise(table[place], count);
+                        table[place].state += count;  // which of them were zero no longer matters
                         continue;
                     }
                     make_room(2 * capacity);
@@ -127,8 +128,8 @@ public:
         uint64_t subtracted = 0;
         if (table.size() > capacity) {
             scratch.clear();
-            for (const Entry& entry : table.all())
-                if (entry.level() != vacant) scratch.push_back(static_cast<uint64_t>(value(entry)));
+            for (uint32_t place = 0; place < table.all().size(); ++place)
+                if (table.holds(place)) scratch.push_back(static_cast<uint64_t>(value(table[place])));
             const auto middle = scratch.begin() + static_cast<std::ptrdiff_t>(capacity);
             std::nth_element(scratch.begin(), middle, scratch.end(), std::greater<>());
             subtracted = *middle;
@@ -164,7 +165,7 @@ public:
         std::vector<Item> items;
         const auto& entries = table.all();
         for (size_t place = 0; place < entries.size(); ++place)
-            if (entries[place].level() != vacant) items.push_back({0, static_cast<uint32_t>(place)});
+            if (table.holds(place)) items.push_back({0, static_cast<uint32_t>(place)});
         std::vector<uint64_t> words(items.size());
         order::sort_items<Keys>(entries.data(), items.data(), words.data(), items.size(), 0);
         return items;
@@ -186,8 +187,9 @@ public:
     }
 
 private:
-    static constexpr size_t batch = 64, few = 16;  // rows of a batch: at most, and at least
+    static constexpr size_t batch = 128, few = 16;  // rows of a batch: at most, and at least
     static constexpr uint64_t most = uint64_t{1} << 30;
+    static constexpr size_t lanes = Table::lanes;
 
     struct Member {
         uint64_t hash, word;
@@ -203,6 +205,7 @@ private:
     size_t zeros_left = 0;    // counters that are zero now
     size_t hint = 0;          // how many bytes the keys in that list shared
     std::vector<uint64_t> scratch;
+    std::vector<uint16_t> marks;  // one bit for each place, set while its counter is zero; for integers
     std::vector<Member> members;
 
     void check_total(uint64_t more) const {
@@ -220,7 +223,10 @@ private:
     }
 
     void raise(Entry& entry, uint64_t count) {
-        zeros_left -= entry.level() == offset;
+        const bool was_zero = entry.level() == offset;
+        zeros_left -= was_zero;
+        if constexpr (!Keys::elsewhere)
+            if (was_zero) unmark(static_cast<size_t>(&entry - table.data()));
         entry.state += count;
     }
 
@@ -238,18 +244,33 @@ private:
             find_zeros();
             return;
         }
-        while (table[zeros[next_zero].place].level() > offset) ++next_zero;  // raised since
+        while (raised(zeros[next_zero].place)) ++next_zero;
         --zeros_left;
         table.replace(zeros[next_zero++].place, view, offset + 1, hash);
     }
+
+    // Whether a counter that was zero after the last decrement has been raised since. Where its entry need not be read
+    // for anything else, a bit tells, which spares a line of memory.
+    bool raised(uint32_t place) const {
+        if constexpr (Keys::elsewhere) return table[place].level() > offset;
+        return (marks[place / lanes] >> place % lanes & 1) == 0;
+    }
+    void unmark(size_t place) { marks[place / lanes] &= static_cast<uint16_t>(~(1u << place % lanes)); }
 
     void find_zeros() {
         const auto& entries = table.all();
         if (zeros.size() < table.size() + 1) zeros.resize(table.size() + 1);
         size_t count = 0;
-        for (size_t place = 0; place < entries.size(); ++place) {
-            zeros[count].place = static_cast<uint32_t>(place);
-            count += entries[place].level() == offset;
+        if constexpr (!Keys::elsewhere) marks.resize(entries.size() / lanes);
+        for (size_t start = 0; start < entries.size(); start += lanes) {
+            uint32_t zero_lanes = 0;
+            for (size_t lane = 0; lane < lanes; ++lane) {
+                const bool zero = entries[start + lane].level() == offset;
+                zeros[count].place = static_cast<uint32_t>(start + lane);
+                count += zero;
+                zero_lanes |= uint32_t{zero} << lane;
+            }
+            if constexpr (!Keys::elsewhere) marks[start / lanes] = static_cast<uint16_t>(zero_lanes);
         }
         zeros.resize(count);
         if (scratch.size() < count) scratch.resize(count);
@@ -306,7 +327,7 @@ private:
     void drop_spent() {
         const auto& entries = table.all();
         for (size_t place = 0; place < entries.size(); ++place)
-            if (entries[place].level() != vacant && entries[place].level() <= offset)
+            if (table.holds(place) && entries[place].level() <= offset)
                 table.erase(static_cast<uint32_t>(place));
         zeros.clear();
         next_zero = zeros_left = 0;

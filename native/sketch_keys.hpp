@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "keys are read as litt
 // length keep their length above it.
 constexpr int level_bits = 48;
 constexpr uint64_t level_mask = (uint64_t{1} << level_bits) - 1;
-constexpr uint64_t vacant = 0;  // level of an entry that holds no key
+constexpr uint64_t vacant = 0;  // level of an entry that has never held a key
 constexpr uint64_t most_elements = level_mask >> 1;
 
 struct Seed {
@@ -51,6 +51,7 @@ public:
         uint64_t level() const { return state & level_mask; }
     };
     static constexpr bool words_decide = true;  // the order word at depth 0 tells all keys apart
+    static constexpr bool elsewhere = false;    // whether keys may hold memory outside of their entries
 
     static uint64_t hash(View view, const Seed& seed) {
         return fold(static_cast<uint64_t>(view) ^ seed.word[0], seed.word[1] | 1);
@@ -73,7 +74,7 @@ public:
     }
     void drop(const Entry&) {}
     bool crowded() const { return false; }
-    void compact(Entry*, size_t) {}
+    void compact(Entry*, const uint8_t*, size_t) {}
     size_t memory() const { return 0; }
 };
 
@@ -167,6 +168,7 @@ public:
     };
     static_assert(sizeof(Entry) == 24);
     static constexpr bool words_decide = false;
+    static constexpr bool elsewhere = true;
 
     // `end` is how far memory may be read.
     static View view(const uint8_t* bytes, size_t length, const uint8_t* end) {
@@ -251,10 +253,12 @@ public:
 
     bool crowded() const { return blocks.crowded(); }
 
-    void compact(Entry* entries, size_t count) {
+    // Entries whose tag is 0 hold no key.
+    void compact(Entry* entries, const uint8_t* tags, size_t count) {
         Blocks fresh;
-        for (Entry* entry = entries; entry != entries + count; ++entry) {
-            if (entry->level() == vacant || entry->short_length() <= within) continue;
+        for (size_t at = 0; at < count; ++at) {
+            Entry* const entry = entries + at;
+            if (tags[at] == 0 || entry->short_length() <= within) continue;
             const size_t size = block_size(*entry);
             uint8_t* block = fresh.take(size);
             std::memcpy(block, entry->block, size);
