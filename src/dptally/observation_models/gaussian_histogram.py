@@ -1,4 +1,7 @@
-"""The sparse histogram with rounded Gaussian noise: for units that touch several keys."""
+"""The sparse histogram with rounded Gaussian noise: for units that touch several keys.
+
+FLINT, which the judge and the table need, is imported with the first use: other laws do without its 10 MB.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flint import arb, fmpq
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
@@ -18,11 +20,6 @@ from dptally.observation_models.certified_table import CertifiedNoise
 from dptally.observation_models.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
 from dptally.observation_models.two_sided_geometric import noise_table
 from dptally.privacy.certifier import TABLE_BITS, Certificate
-from dptally.privacy.gaussian_judge import (
-    certify_gaussian_table,
-    thresholded_gaussian_delta,
-    working_precision,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,6 +110,8 @@ class GaussianHistogram(ThresholdedNoise):
 
     @cached_property
     def _certified(self) -> CertifiedNoise:
+        from dptally.privacy.gaussian_judge import certify_gaussian_table
+
         certificate = certify_gaussian_table(
             self.table,
             reach=self.reach,
@@ -167,6 +166,10 @@ def noise_masses(sigma: Fraction, reach: int) -> list[int]:
     the middle has less than its share, by less than one part in 2^80, and the judge counts that as a change of epsilon
     instead of multiplying it by e^epsilon.
     """
+    from flint import arb, fmpq
+
+    from dptally.privacy.gaussian_judge import working_precision
+
     masses: list[int] = []
     for start in range(1, reach + 1, _BLOCK):
         # The masses of this block are below 2^-leading: P[N > x sigma] < exp(-x^2 / 2), and 10 / 7 < 1 / ln 2.
@@ -214,6 +217,8 @@ def calibrate(epsilon: object, delta: object, differing: int) -> tuple[Fraction,
     sigma = _round_up(math.sqrt(keys) / _largest_step(float(exact_epsilon), float(allowed)))
     quantile = -NormalDist().inv_cdf(-math.expm1(math.log1p(-float(allowed)) / keys))
     threshold = max(2, math.floor(1.5 + quantile * float(sigma)))  # at most one too low
+
+    from dptally.privacy.gaussian_judge import thresholded_gaussian_delta
 
     def exceeds(threshold: int) -> bool:
         found, _ = thresholded_gaussian_delta(
