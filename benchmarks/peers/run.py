@@ -8,9 +8,10 @@
 
 Each measurement is a process of its own, see `worker.py`. Runs of a task take turns, so that what else the machine
 does hits all alike. Results are written after every measurement to `results.json`; what is there already is not run
-again unless `--again`, so a run can be stopped and continued, and parts of it can be run at different times. Time
-does not depend on epsilon, so an entry that took too long once is not run with the other epsilon of the same data:
-it is recorded as too long as well.
+again unless `--again`, so a run can be stopped and continued, and parts of it can be run at different times (with
+`--judge` at the end: a release is compared with the one of dptally that is there when it is made). Time does not
+depend on epsilon, so an entry that took too long once is not run with the other epsilon of the same data: it is
+recorded as too long as well.
 """
 
 from __future__ import annotations
@@ -202,6 +203,16 @@ def run_cell(cell: Cell, number: int, asked: argparse.Namespace, results: Result
     return f"{run['keys']:,} keys, {run['wall']:.1f} s, {run['cpu']:.1f} CPU s, {run['peak']:.0f} MB"
 
 
+def judge_again(cells: list[Cell], asked: argparse.Namespace, results: Results) -> None:
+    """Errors and comparisons of releases that are kept, after our own have been made anew."""
+    for cell in cells:
+        for number, run in enumerate(results.runs(cell)):
+            output = asked.cache / "releases" / cell.task / cell.entry.name / f"{number}.json.gz"
+            if run["status"] == "done" and output.exists():
+                judge(cell, run, output, make_data(cell.data, asked.cache / "data"), asked.cache / "releases")
+    results.write()
+
+
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -209,6 +220,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="of each cell; tables show the median (1)")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one process (300)")
     parser.add_argument("--again", action="store_true", help="replace results that are there already")
+    parser.add_argument("--judge", action="store_true", help="run nothing; compare releases that are kept once more")
     parser.add_argument("--list", action="store_true", help="name the cells and do nothing")
     parser.add_argument("--environments", type=Path, default=CACHE, help=f"of the peers ({CACHE})")
     parser.add_argument("--cache", type=Path, default=CACHE, help=f"for data and releases ({CACHE})")
@@ -230,6 +242,9 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a worker is not left behind
     results = Results(asked.results)
+    if asked.judge:
+        judge_again(chosen, asked, results)
+        return 0
     for task in dict.fromkeys(cell.task for cell in chosen):
         for number in range(asked.runs):
             for cell in (cell for cell in chosen if cell.task == task):
