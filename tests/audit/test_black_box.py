@@ -9,7 +9,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from dptally.audit import black_box
 from dptally.audit.black_box import BLACK_BOXES, BlackBoxFinding, audit_black_box, audit_planted
@@ -37,12 +36,7 @@ def run(name: str, bug: str, runs: int, epsilon: str, delta: str) -> BlackBoxFin
     return black_box._audit(BOXES[name], *asked, runs, SeededBits(len(name) + 17), bug, 1e-6)
 
 
-def _slow_or_not(name: str, *rest: object) -> ParameterSet:
-    """Seeded samples take a stream of words for each key: minutes."""
-    return pytest.param(name, *rest, marks=[pytest.mark.slow] if name == "sample_and_threshold" else [])
-
-
-@pytest.mark.parametrize("name", [_slow_or_not(name) for name in BOXES])
+@pytest.mark.parametrize("name", BOXES)
 def test_bounds_of_mechanisms_are_not_above_their_claims(name: str) -> None:
     """Each mechanism is run through files, and what is found is at most what it claims."""
     found = run(name, "", RUNS.get(name, 10_000), "1", "0.01")
@@ -51,7 +45,7 @@ def test_bounds_of_mechanisms_are_not_above_their_claims(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "bug", "runs"),
-    [_slow_or_not(*planted) for planted in PLANTED],
+    PLANTED,
     ids=[f"{name}-{bug}" for name, bug, _ in PLANTED],
 )
 def test_planted_bugs_are_found(name: str, bug: str, runs: int) -> None:

@@ -22,6 +22,7 @@ from dptally.observation_models import SampleAndThreshold, WeightedSample
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness import SeededBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
+from dptally.randomness.thinning import thin_counts
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
 SECRET = bytes(range(32))
@@ -139,11 +140,12 @@ def test_words_tags_and_streams_differ() -> None:
     """One row's words for draws, for choices, and for long draws have nothing in common; nor have two secrets'."""
     rows = [pa.array(["a", "b"])]
     one = keyed()
-    stream = one.of_rows(rows).streams(np.array([0, 1]))
+    streams = one.of_rows(rows).streams(np.array([0, 1]))
+    stream = [streams.one(0), streams.one(1)]
     found = [*one.words(rows), *one.tags(rows), *stream[0].words(3), *stream[1].words(3)]
     found += [*keyed(SECRET[::-1]).words(rows)]
     assert len(set(map(int, found))) == len(found)
-    again = keyed().of_rows(rows).streams(np.array([1]))[0].words(5)
+    again = keyed().of_rows(rows).streams(np.array([1])).one(0).words(5)
     assert again[:3].tolist() == [int(word) for word in found[9:12]]
 
 
@@ -219,3 +221,19 @@ def test_columns_that_are_no_keys() -> None:
     """A nested column is refused by its type."""
     with pytest.raises(InvalidSource, match="keys of the type list"):
         keyed().words([pa.array([[1]])])
+
+
+def test_streams_together_are_the_streams_one_by_one() -> None:
+    """Words of many streams at once, and samples drawn from them, are those of each stream by itself."""
+    rows = [pa.array([f"key {number}" for number in range(300)])]
+    together, apart = (keyed().of_rows(rows).streams(np.arange(300)) for _ in range(2))
+    for counts in (np.full(300, 2), np.arange(300) % 4):
+        expected = [apart.one(owner).words(int(count)) for owner, count in enumerate(counts) if count]
+        owners = np.flatnonzero(counts)
+        assert together.words_of(owners, counts[owners]).tolist() == np.concatenate(expected).tolist()
+    trials = np.random.default_rng(3).integers(0, 500, 300)
+    trials[7] = 1 << 40  # by rejection
+    thinned = thin_counts(trials, 1 << 31, together)
+    assert thinned.tolist() == [
+        int(thin_counts(trials[place : place + 1], 1 << 31, apart.one(place))[0]) for place in range(300)
+    ]

@@ -58,7 +58,7 @@ def draw_given_sampled(
         certain, possible = thresholds.count(words, surely=True), thresholds.count(words, surely=False)
         for place in np.flatnonzero(certain != possible):
             number = int(words[2 * place + 1]) << 64 | int(words[2 * place])
-            more = bits.streams(keys[place : place + 1])[0] if isinstance(bits, WordsOfRows) else bits
+            more = bits.streams(keys[place : place + 1]).one(0) if isinstance(bits, WordsOfRows) else bits
             certain[place] = thresholds.settle(number, more)
         values = band.top - certain
         if not band.sure:

@@ -188,12 +188,9 @@ class SampleAndThreshold:
         reported = np.zeros(len(given), dtype=np.int64)
         possible = np.flatnonzero(given >= self.threshold)
         rate = int(self.rate * RATE_UNIT)
-        if isinstance(bits, WordsOfRows):  # how many bits a key takes is not known before, so each has its own stream
-            streams = zip(possible, bits.streams(possible), strict=True)
-            thinned = [thin_counts(given[place : place + 1], rate, stream)[0] for place, stream in streams]
-            reported[possible] = self.report(np.array(thinned, dtype=np.int64))
-            return reported
-        reported[possible] = self.report(thin_counts(given[possible], rate, bits))
+        # How many bits a key takes is not known before, so where words belong to keys each has its own stream.
+        source = bits.streams(possible) if isinstance(bits, WordsOfRows) else bits
+        reported[possible] = self.report(thin_counts(given[possible], rate, source))
         return reported
 
     def report(self, sampled: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -161,11 +161,27 @@ class WordsOfRows:
             raise InvalidParameter("this law takes more random words than belong to its keys.")
         return self._words[start : self._used]
 
-    def streams(self, places: NDArray[np.int64]) -> list[BitSource]:
+    def streams(self, places: NDArray[np.int64]) -> StreamsOfRows:
         """For each of these rows, as many words as are wanted: a function of the row and the secret too."""
         chosen = pa.array(places)
         keys = self._keyed.stream_keys([column.take(chosen) for column in self._columns])
-        return [_Stream(key, private=self.private) for key in keys]
+        return StreamsOfRows([_Stream(key, private=self.private) for key in keys])
+
+
+class StreamsOfRows:
+    """A stream of words for each of some rows; see `dptally.randomness.thinning.Streams`."""
+
+    def __init__(self, streams: list[_Stream]) -> None:
+        self._streams = streams
+
+    def one(self, owner: int) -> BitSource:
+        """The stream of one row."""
+        return self._streams[owner]
+
+    def words_of(self, owners: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The next `counts[i]` words of the row `owners[i]`, one after the other."""
+        pairs = zip(owners.tolist(), counts.tolist(), strict=True)
+        return _as_words(b"".join([self._streams[owner].take(count) for owner, count in pairs]))
 
 
 class _Stream:
@@ -175,10 +191,17 @@ class _Stream:
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.private = private
 
+    def take(self, count: int) -> bytes:
+        """The next `count` words as bytes."""
+        return self._cipher.update(bytes(8 * count))
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next `count` words."""
-        found = np.frombuffer(bytearray(self._cipher.update(bytes(8 * count))), dtype="<u8")
-        return found.astype(np.uint64, copy=False)
+        return _as_words(self.take(count))
+
+
+def _as_words(taken: bytes) -> NDArray[np.uint64]:
+    return np.frombuffer(bytearray(taken), dtype="<u8").astype(np.uint64, copy=False)
 
 
 # ---- columns as words or texts ----

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dptally.randomness.bits import BitSource
 
-__all__ = ["RATE_BITS", "thin_counts"]
+__all__ = ["RATE_BITS", "Streams", "thin_counts"]
 
 RATE_BITS = 32
 _MOST_COINS = 1 << 22
@@ -36,12 +36,28 @@ _PIECE = 1 << 20  # words of coins held at once
 _GUARD = 192  # digits beyond those wanted: logarithms are multiplied by numbers up to 2^62
 
 
-def thin_counts(trials: NDArray[np.int64], rate: int, bits: BitSource) -> NDArray[np.int64]:
+@runtime_checkable
+class Streams(Protocol):
+    """A stream of words for each of many numbers."""
+
+    def words_of(self, owners: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The next `counts[i]` words of the stream `owners[i]`, one after the other."""
+
+    def one(self, owner: int) -> BitSource:
+        """One of the streams by itself."""
+
+
+def thin_counts(trials: NDArray[np.int64], rate: int, bits: BitSource | Streams) -> NDArray[np.int64]:
     """One independent draw of Binomial(n, rate / 2^32) for each n.
 
     Postcondition: for n from 0 to 2^62, 0 < rate < 2^32 and uniform words, exactly these laws, independently.
 
     Cost: about 2 n random bits up to 2^22 trials, below a millisecond beyond.
+
+    Args:
+        trials: the numbers n.
+        rate: in units of 2^-32.
+        bits: where words come from: one source for all, or a stream for each n, which then depends on no other.
     """
     drawn = np.zeros(len(trials), dtype=np.int64)
     few = np.flatnonzero(trials <= _MOST_COINS)
@@ -50,17 +66,19 @@ def thin_counts(trials: NDArray[np.int64], rate: int, bits: BitSource) -> NDArra
     while start < len(few):
         # At least one number of trials, and then as many as fit; the words of one are at most 2^16.
         stop = max(start + 1, int(np.searchsorted(ends, (ends[start - 1] if start else 0) + _PIECE)))
-        drawn[few[start:stop]] = _count_coins(trials[few[start:stop]], rate, bits)
+        drawn[few[start:stop]] = _count_coins(trials[few[start:stop]], rate, bits, few[start:stop])
         start = stop
     for place in np.flatnonzero(trials > _MOST_COINS).tolist():
-        drawn[place] = _reject(int(trials[place]), rate, bits)
+        drawn[place] = _reject(int(trials[place]), rate, bits.one(place) if isinstance(bits, Streams) else bits)
     return drawn
 
 
 # ---- few trials: coins ----
 
 
-def _count_coins(trials: NDArray[np.int64], rate: int, bits: BitSource) -> NDArray[np.int64]:
+def _count_coins(
+    trials: NDArray[np.int64], rate: int, bits: BitSource | Streams, owners: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Hold every trial's uniform number against the rate, from the first binary digit on.
 
     Where the rate has a 1, trials with a 0 are below it: hits. Where it has a 0, trials with a 1 are above it: misses.
@@ -75,7 +93,7 @@ def _count_coins(trials: NDArray[np.int64], rate: int, bits: BitSource) -> NDArr
         if not playing.any():
             break
         places, open_trials = places[playing], open_trials[playing]
-        zeros = _fair(open_trials, bits)
+        zeros = _fair(open_trials, bits, owners[places])
         if rate >> digit & 1:
             hits[places] += zeros
             open_trials = open_trials - zeros
@@ -84,11 +102,11 @@ def _count_coins(trials: NDArray[np.int64], rate: int, bits: BitSource) -> NDArr
     return hits
 
 
-def _fair(trials: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+def _fair(trials: NDArray[np.int64], bits: BitSource | Streams, owners: NDArray[np.int64]) -> NDArray[np.int64]:
     """Binomial(n, 1/2) for each n >= 1: the ones among n random bits."""
     words = (trials + 63) // 64
     ends = np.cumsum(words)
-    coins = bits.words(int(ends[-1]))
+    coins = bits.words_of(owners, words) if isinstance(bits, Streams) else bits.words(int(ends[-1]))
     unused = (words * 64 - trials).astype(np.uint64)
     coins[ends - 1] >>= unused
     ones = np.bitwise_count(coins).astype(np.int64)

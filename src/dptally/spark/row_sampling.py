@@ -146,7 +146,7 @@ class KeepRows:
         """What draws, for the next so many rows of a partition, which of them are passed on."""
         law = certified_law(self._facts, self._table)
         words = self._secret.keyed().of_rows([pa.array([partition], pa.int64())])
-        [stream] = words.streams(np.zeros(1, dtype=np.int64))
+        stream = words.streams(np.zeros(1, dtype=np.int64)).one(0)
         if not isinstance(law, SampleAndThreshold):
             scheme = law.scheme
             if not isinstance(scheme, Ppswor):
