@@ -107,9 +107,9 @@ def strict(sizes: Sequence[int], runs: int) -> None:
 
 def compact(sizes: Sequence[int], powers: Sequence[int], runs: int) -> None:
     """Building a compact release, one count, and as many counts as there were keys."""
-    from dptally.compact_release import CompactRelease
     from dptally.mechanisms.compact_histogram import CompactHistogram
     from dptally.randomness import SystemBits
+    from dptally.releases.compact_release import CompactRelease
     from dptally.universes import Bijection
 
     print("| keys | universe | field | build s | one count ms | all counts s | save s | load s | file MB |")

@@ -21,8 +21,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dptally.combined_releases import CombinedReleases, combine
-    from dptally.compact_release import CompactRelease
     from dptally.errors import (
         BudgetExceeded,
         DptallyError,
@@ -38,11 +36,13 @@ if TYPE_CHECKING:
     from dptally.pipeline import publish, sanitize
     from dptally.planning import Plan, plan
     from dptally.privacy import Certificate, Guarantee
-    from dptally.range_release import RangeRelease
-    from dptally.range_release_file import load_ranges
-    from dptally.ranges import find_quantile, publish_quantiles
-    from dptally.release import Release
-    from dptally.release_file import load
+    from dptally.ranges.publishing import find_quantile, publish_quantiles
+    from dptally.releases.combined_releases import CombinedReleases, combine
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.range_release import RangeRelease
+    from dptally.releases.range_release_file import load_ranges
+    from dptally.releases.release import Release
+    from dptally.releases.release_file import load
     from dptally.summaries.misra_gries import MisraGriesSketch
     from dptally.summaries.summed_sketches import load_sketch, sum_sketches
     from dptally.summaries.user_misra_gries import UserMisraGriesSketch
@@ -87,8 +87,8 @@ __all__ = [
 _HOMES = {
     "BudgetExceeded": "dptally.errors",
     "Certificate": "dptally.privacy",
-    "CombinedReleases": "dptally.combined_releases",
-    "CompactRelease": "dptally.compact_release",
+    "CombinedReleases": "dptally.releases.combined_releases",
+    "CompactRelease": "dptally.releases.compact_release",
     "DptallyError": "dptally.errors",
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
@@ -100,20 +100,20 @@ _HOMES = {
     "Ppswor": "dptally.observation_models.sampling_schemes",
     "Priority": "dptally.observation_models.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
-    "RangeRelease": "dptally.range_release",
-    "Release": "dptally.release",
+    "RangeRelease": "dptally.releases.range_release",
+    "Release": "dptally.releases.release",
     "SamplingScheme": "dptally.observation_models.sampling_schemes",
     "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
-    "combine": "dptally.combined_releases",
+    "combine": "dptally.releases.combined_releases",
     "load_sketch": "dptally.summaries.summed_sketches",
-    "find_quantile": "dptally.ranges",
-    "load": "dptally.release_file",
-    "load_ranges": "dptally.range_release_file",
+    "find_quantile": "dptally.ranges.publishing",
+    "load": "dptally.releases.release_file",
+    "load_ranges": "dptally.releases.range_release_file",
     "plan": "dptally.planning",
     "publish": "dptally.pipeline",
-    "publish_quantiles": "dptally.ranges",
+    "publish_quantiles": "dptally.ranges.publishing",
     "sanitize": "dptally.pipeline",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }

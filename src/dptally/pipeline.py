@@ -2,63 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.exact import as_epsilon
 from dptally.ledger.paying import Paid, paying
+from dptally.mechanism_requests import (
+    MECHANISMS,
+    PURE,
+    SKETCH,
+    Drawing,
+    checked_units,
+    make_mechanism,
+    make_pure_mechanism,
+    make_sketch_mechanism,
+    refuse_pure_options,
+)
 from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
-from dptally.privacy.composition import LARGEST_UNIT
+from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
-from dptally.release import RESERVED_COLUMNS, Release
+from dptally.releases.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
-    from dptally.compact_release import CompactRelease
     from dptally.ledger.paying import AnyLedger
-    from dptally.mechanisms.base import Counted, Drawn
+    from dptally.mechanisms.base import Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-    from dptally.privacy.accounting import Spending
     from dptally.publish_options import PublishOptions, TableMechanism
+    from dptally.releases.compact_release import CompactRelease
     from dptally.sources import Rows
     from dptally.spark.released import SparkRelease
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
     from dptally.summaries.weighted_sample import SampledFrequencies
 
-__all__ = ["Progress", "progress_reporter", "publish", "sanitize"]
+__all__ = ["publish", "sanitize"]
 
-Progress = Callable[[str, float | None], None]
 _SHARE_FOR_SIZE = Fraction(1, 20)
-_MECHANISMS = ("weighted_sample", "stability", "gaussian", "sample_and_threshold")
-_SKETCH = "misra_gries"
-_PURE = ("dense", "sparse", "compact")
 _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
-_Result = TypeVar("_Result", covariant=True)
+_Result = TypeVar("_Result")
 _Signed = TypeVar("_Signed", "Release", "CompactRelease", "Release | CompactRelease", "Release | SparkRelease")
-
-
-class _Drawing(Protocol[_Result]):
-    """A mechanism, whatever kind of release it draws."""
-
-    @property
-    def law(self) -> Any:
-        """What it draws from."""
-
-    @property
-    def spends(self) -> Spending:
-        """What a draw spends, for a ledger."""
-
-    def draw(self, frequencies: Counted, bits: BitSource) -> _Result:
-        """Draw once."""
 
 
 @overload
@@ -178,19 +167,19 @@ def publish(
     wanted = _checked_sampling(sampling, unit)
     on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
     place = {"table": table, "query": query, "engine": engine}
-    if mechanism in _PURE:
-        keys = _checked_units(unit, max_keys_per_unit)
+    if mechanism in PURE:
+        keys = checked_units(unit, max_keys_per_unit)
         asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
-        pure = _pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
+        pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         with paying(ledger, pure.spends, bits, unit=unit) as paid:
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
-    if mechanism == _SKETCH:
-        keys = _checked_units(unit, max_keys_per_unit)
-        _refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
+    if mechanism == SKETCH:
+        keys = checked_units(unit, max_keys_per_unit)
+        refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
-        private = _sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
+        private = make_sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
         with paying(ledger, private.spends, bits, unit=unit) as paid:
             if on_spark:
                 from dptally.spark.publishing import publish_sketch
@@ -203,13 +192,13 @@ def publish(
                     return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
-    _refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
+    refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 
     def mechanism_for(scheme: Scheme | None) -> IndependentKeys:
         rest = as_epsilon(epsilon) - spent
-        return _mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, spent)
+        return make_mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, spent)
 
     # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
@@ -292,7 +281,7 @@ def sanitize(
     drawn_by = _checked_sampling(read_scheme(scheme) if isinstance(scheme, str) else scheme, None)
     if drawn_by is None or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
-    chosen = _mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
+    chosen = make_mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
     bits = SystemBits() if randomness is None else randomness
     with paying(ledger, replace(chosen.spends, mechanism="sanitized_sample"), bits, unit=None) as paid:
         rows = _open(sample, key, None, count, nulls, format)
@@ -351,12 +340,11 @@ def _checked_engine(
         if not collect:
             raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
         return False
-    if mechanism in _PURE:
+    if mechanism in PURE:
         raise InvalidParameter(
-            f"the mechanism {mechanism!r} does not run on Spark; use "
-            f"{', '.join(map(repr, _MECHANISMS))} or {_SKETCH!r}."
+            f"the mechanism {mechanism!r} does not run on Spark; use {', '.join(map(repr, MECHANISMS))} or {SKETCH!r}."
         )
-    if mechanism == _SKETCH and not collect:
+    if mechanism == SKETCH and not collect:
         raise InvalidParameter("a sketch is drawn from in the driver; leave collect at True.")
     if engine not in ("auto", "spark"):
         raise InvalidParameter(f"a Spark DataFrame is read by Spark; leave engine at 'auto', got {engine!r}.")
@@ -385,7 +373,7 @@ def _open_with_spark(
 
 
 def _draw(
-    mechanism: _Drawing[_Result],
+    mechanism: Drawing[_Result],
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
@@ -419,7 +407,7 @@ def _released(drawn: Drawn | CompactRelease) -> Release | CompactRelease:
 
 
 def _count(
-    mechanism: _Drawing[Any],
+    mechanism: Drawing[Any],
     rows: Rows,
     max_keys_per_unit: int,
     memory_limit: str | None,
@@ -455,68 +443,6 @@ def _count(
     )
 
 
-def _mechanism(
-    name: str,
-    epsilon: object,
-    delta: object,
-    unit: str | None,
-    max_keys_per_unit: int,
-    sampling: Scheme | None,
-    values: bool,
-    spent_on_size: Fraction = Fraction(0),
-) -> IndependentKeys:
-    """Check the request and certify its table, before any data is read."""
-    if name not in _MECHANISMS:
-        raise InvalidParameter(
-            f"mechanism must be one of {', '.join(map(repr, (*_MECHANISMS, _SKETCH, *_PURE)))}, got {name!r}."
-        )
-    keys = _checked_units(unit, max_keys_per_unit)
-    if delta is None:
-        raise InvalidParameter(
-            f"delta is missing: mechanism {name!r} needs one, well below one over the number of units, such as 1e-6."
-        )
-    exact_epsilon, exact_delta = as_epsilon(epsilon), as_delta(delta)
-    if name == "weighted_sample":
-        return PrivateWeightedSampling(
-            exact_epsilon,
-            exact_delta,
-            max_keys_per_unit=keys,
-            values=values,
-            scheme=sampling,
-            spent_on_size=spent_on_size,
-        )
-    if sampling is not None:
-        raise InvalidParameter(f"sampling needs the mechanism 'weighted_sample', got {name!r}.")
-    from dptally.mechanisms.gaussian_sparse_histogram import GaussianSparseHistogram
-    from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
-    from dptally.mechanisms.stability_histogram import StabilityHistogram
-
-    made = {
-        "stability": StabilityHistogram,
-        "gaussian": GaussianSparseHistogram,
-        "sample_and_threshold": SampleAndThresholdHistogram,
-    }[name]
-    return made(exact_epsilon, exact_delta, max_keys_per_unit=keys, values=values)
-
-
-def _sketch_mechanism(
-    epsilon: object, delta: object, unit: str | None, max_keys_per_unit: int, capacity: int | None, *, on_spark: bool
-) -> PrivateMisraGries:
-    """Check a request for a sketch and certify its table, before any data is read."""
-    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-
-    if delta is None:
-        raise InvalidParameter("delta is missing: mechanism 'misra_gries' needs one, such as 1e-6.")
-    counters = as_count("capacity", 10_000 if capacity is None else capacity, largest=1 << 30)
-    if on_spark:
-        from dptally.spark.sketching import check_capacity
-
-        check_capacity(counters)
-    one_stream: Literal["single", "merged"] = "merged" if on_spark else "single"
-    form: Literal["single", "merged", "user"] = one_stream if unit is None else "user"
-    return PrivateMisraGries(form, counters, epsilon, delta, max_keys_per_unit=max_keys_per_unit, unit=unit)
-
-
 def _publish_sketch(
     mechanism: PrivateMisraGries,
     rows: Rows,
@@ -538,66 +464,3 @@ def _publish_sketch(
         sketch.update_rows(rows, memory_limit=memory_limit, progress=report)
     drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid.bits)
     return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)
-
-
-def _checked_units(unit: str | None, max_keys_per_unit: int) -> int:
-    """Refuse what is wrong about units whatever the mechanism, and return the bound on their keys."""
-    keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
-    if unit is None and keys > 1:
-        raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
-    return keys
-
-
-def _pure_mechanism(
-    name: str,
-    epsilon: object,
-    delta: object,
-    max_keys_per_unit: int,
-    key: str | Sequence[str] | None,
-    nulls: Literal["drop", "keep"],
-    sampling: Scheme | None,
-    values: bool,
-    asked: dict[str, Any],
-) -> _Drawing[Drawn | CompactRelease]:
-    """Check a request with delta = 0 and certify its law, before any data is read."""
-    from dptally import pure_requests
-
-    pure_requests.check_pure(name, delta, values=values, sampling=sampling)
-    if name == "dense":
-        return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **asked)
-    make = pure_requests.make_sparse if name == "sparse" else pure_requests.make_compact
-    return make(epsilon, max_keys_per_unit=max_keys_per_unit, **asked)
-
-
-def _refuse_pure_options(mechanism: str, **options: object) -> None:
-    """Refuse what only mechanisms over a universe take."""
-    for name, given in options.items():
-        if mechanism in (*_MECHANISMS, _SKETCH) and given is not None and given is not False:
-            raise InvalidParameter(f"{name} is for the mechanisms 'dense', 'sparse' and 'compact', got {mechanism!r}.")
-
-
-@contextlib.contextmanager
-def progress_reporter(progress: bool | Progress | None) -> Iterator[Progress | None]:
-    """Turn the caller's wish into a function of stage and fraction, or None for silence."""
-    import sys
-
-    if callable(progress):
-        yield progress
-        return
-    if progress is None:
-        progress = sys.stderr.isatty()
-    if not progress:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("starting", total=None)
-
-        def show(stage: str, fraction: float | None) -> None:
-            bars.update(task, description=stage, total=None if fraction is None else 1.0, completed=fraction or 0.0)
-
-        yield show

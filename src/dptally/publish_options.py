@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
     from dptally.observation_models.sampling_schemes import Scheme
-    from dptally.pipeline import Progress
+    from dptally.progress import Progress
     from dptally.randomness import BitSource
 
 __all__ = ["PublishOptions", "TableMechanism"]

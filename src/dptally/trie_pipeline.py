@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.ledger.paying import paying
 from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
-from dptally.pipeline import Progress, progress_reporter
+from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
 
 if TYPE_CHECKING:

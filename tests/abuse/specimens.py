@@ -20,9 +20,9 @@ from dptally.federated.messages import Call, read_enrolment, read_registration
 from dptally.federated.prefix_task import HeavyHitterRounds
 from dptally.federated.quantile_task import QuantileSearchRounds
 from dptally.federated.server import Server
-from dptally.grids import make_grid
 from dptally.heavy_hitters.tree_file import load_tree
 from dptally.randomness import SeededBits
+from dptally.ranges.grids import make_grid
 from dptally.trie_pipeline import publish_tree
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 40, "date": 7}

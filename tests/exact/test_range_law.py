@@ -13,7 +13,7 @@ from dptally.estimates.node_sums import _SumOfCopies, lower_of_binomial, node_su
 from dptally.exact import exp_bounds
 from dptally.exact.binomial import binomial_row
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
-from dptally.tree_laws import certify_tree, make_tree_law
+from dptally.ranges.tree_laws import certify_tree, make_tree_law
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10)
 

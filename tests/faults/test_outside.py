@@ -15,8 +15,8 @@ from dptally.cli import main
 from dptally.evaluation.reliability.outside import left_in, read_release, read_sketch
 from dptally.evaluation.reliability.scenes import Scene, make_scene
 from dptally.ledger import Ledger
+from dptally.releases.whole_files import complete_or_absent
 from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.whole_files import complete_or_absent
 
 
 @pytest.fixture

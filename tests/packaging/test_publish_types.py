@@ -12,7 +12,8 @@ from typing import get_overloads
 import pytest
 
 import dptally
-from dptally.pipeline import _MECHANISMS, _PURE, _SKETCH, publish
+from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
+from dptally.pipeline import publish
 from dptally.publish_options import PublishOptions, TableMechanism
 
 PROGRAM = """
@@ -41,7 +42,7 @@ def test_the_options_are_those_of_publish() -> None:
     required = {name for name, parameter in taken.items() if parameter.default is inspect.Parameter.empty}
     told = {name for name, note in PublishOptions.__annotations__.items() if "Required" in str(note)}
     assert told == required == {"epsilon"}
-    assert {*_MECHANISMS, _SKETCH, *_PURE} == {*TableMechanism.__args__, "compact"}  # type: ignore[attr-defined]
+    assert {*MECHANISMS, SKETCH, *PURE} == {*TableMechanism.__args__, "compact"}  # type: ignore[attr-defined]
     assert len(get_overloads(publish)) == 4
 
 

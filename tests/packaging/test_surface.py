@@ -74,7 +74,16 @@ PUBLIC_SIDE = [
     "estimates",
     "observation_models",
 ]
-PRIVATE_STAGES = {"sources", "contributions", "summaries", "mechanisms", "pipeline", "trie_pipeline", "pure_requests"}
+PRIVATE_STAGES = {
+    "sources",
+    "contributions",
+    "summaries",
+    "mechanisms",
+    "pipeline",
+    "trie_pipeline",
+    "pure_requests",
+    "mechanism_requests",
+}
 STANDING_ALONE = {
     "privacy/certifier.py": {"dptally.errors"},
     "privacy/pure_judge.py": {"dptally.errors", "dptally.privacy.certifier"},

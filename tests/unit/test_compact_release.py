@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from dptally.compact_release import CompactRelease
-from dptally.compact_release_file import FORMAT_VERSION, load
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
 from dptally.mechanisms.compact_histogram import CompactHistogram
 from dptally.randomness import SeededBits, SystemBits
+from dptally.releases.compact_release import CompactRelease
+from dptally.releases.compact_release_file import FORMAT_VERSION, load
 from tests.unit.integer_range import IntegerRange
 
 UNIVERSE = IntegerRange(2**64)

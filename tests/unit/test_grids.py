@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.grids import Grid, make_grid
 from dptally.randomness import SeededBits
+from dptally.ranges.grids import Grid, make_grid
 from dptally.sources import open_rows
 from dptally.summaries.binned_values import count_bins
 

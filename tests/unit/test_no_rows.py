@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import dptally
-from dptally.compact_release import CompactRelease
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.ledger import Ledger
 from dptally.randomness import SeededBits
-from dptally.release import Release
+from dptally.releases.compact_release import CompactRelease
+from dptally.releases.release import Release
 from dptally.trie_pipeline import publish_tree
 
 APPROXIMATE: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import pytest
 
 from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.privacy import Certificate, Guarantee, Record
-from dptally.release_metadata import (
+from dptally.releases.release_metadata import (
     check_version,
     facts_of,
     intact,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from dptally.audit.enclosures import exponential
 from dptally.audit.examination import Examination
 from dptally.audit.planted import spoiled
-from dptally.compact_release import changes_per_unit
 from dptally.mechanisms.private_total import noise_scale
 from dptally.observation_models import DyadicGeometric
 from dptally.observation_models.clamped_geometric import ClampedGeometric
 from dptally.observation_models.field_geometric import FieldGeometric, choose_law
 from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
     from dptally.audit.chooser import Chooser

@@ -13,7 +13,7 @@ from dptally.audit.planted import built_for, spoiled
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.observation_models.round_parameters import choose_round_law
 from dptally.privacy.composition import share_between_keys
-from dptally.tree_laws import make_tree_law
+from dptally.ranges.tree_laws import make_tree_law
 
 if TYPE_CHECKING:
     from dptally.audit.chooser import Chooser

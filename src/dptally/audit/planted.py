@@ -264,7 +264,7 @@ def in_insertion_order(release: Any, source: Path, key: str) -> Any:
     """The release with its rows in the order in which their keys first occur in a Parquet file."""
     import pyarrow.parquet as pq
 
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
     first: dict[object, int] = {}
     for place, found in enumerate(pq.read_table(source, columns=[key]).column(0).to_pylist()):

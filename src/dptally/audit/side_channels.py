@@ -102,7 +102,7 @@ def _order(place: Path, seed: int) -> SideChannel:
 
 def _files(place: Path) -> SideChannel:
     """Neighbouring data sets whose released rows are the same: the files must be the same, byte for byte."""
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
     keys = ["pear"] * 300 + ["apple"] * 200 + [f"rare {number}" for number in range(50)]
     different = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["add_commands"]
 
@@ -48,7 +48,7 @@ def _example(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.cli.publish import summarize
     from dptally.pipeline import publish
-    from dptally.whole_files import check_target
+    from dptally.releases.whole_files import check_target
 
     directory = Path(arguments.directory or "dptally-example")
     overwrite = arguments.overwrite or arguments.directory is None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["add_commands"]
 
@@ -68,9 +68,9 @@ def _explore(arguments: argparse.Namespace) -> None:
 
 def _table(path: str) -> Release:
     """Read a release that has a table."""
-    from dptally.any_release import load_any
     from dptally.errors import InvalidParameter
-    from dptally.release import Release
+    from dptally.releases.any_release import load_any
+    from dptally.releases.release import Release
 
     found = load_any(path)
     if not isinstance(found, Release):

@@ -215,7 +215,7 @@ def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterat
     """The Flower project of a run, with everything checked that can be before anybody is asked."""
     from dptally.federated.flower_app import require_flower
     from dptally.federated.flower_project import write_project
-    from dptally.whole_files import check_target
+    from dptally.releases.whole_files import check_target
 
     require_flower()
     output = Path(arguments.output).absolute()
@@ -308,8 +308,8 @@ def _deliver(arguments: argparse.Namespace) -> None:
         elif not arguments.quiet:
             say(f"The result is in {output}.", style="bold")
         return
-    from dptally.release import Release
-    from dptally.release_file import load
+    from dptally.releases.release import Release
+    from dptally.releases.release_file import load
 
     release = load(output)
     if not isinstance(release, Release):

@@ -11,7 +11,7 @@ JSON: `epsilon`, `delta` (exact, as strings; `epsilon_float`, `delta_float` besi
 - `need`: with ``--need``: `sought`, `frequency`, `probability`, `answers` (for each mechanism a number or fraction as
   text, or null), `answer` (a sentence); otherwise null;
 - `curves`: `frequency`, and for each mechanism the probability that a key of each frequency is reported;
-- with ``--universe`` also `universe`, `size` (as text) and `lines`, see `dptally.universe_planning.UniverseLine`;
+- with ``--universe`` also `universe`, `size` (as text) and `lines`, see `dptally.universes.planning.UniverseLine`;
 - with ``--html`` also `page`, the path.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dptally.cli.parser import Commands, Parser
     from dptally.planning import Plan
-    from dptally.universe_planning import UniversePlan
+    from dptally.universes.planning import UniversePlan
 
 __all__ = ["add_commands"]
 
@@ -107,8 +107,8 @@ def _plan(arguments: argparse.Namespace) -> None:
 
     from dptally.cli.printing import print_json, say
     from dptally.planning import plan
-    from dptally.universe_planning import UniversePlan
-    from dptally.whole_files import check_target
+    from dptally.releases.whole_files import check_target
+    from dptally.universes.planning import UniversePlan
 
     page = None if arguments.html is None else Path(arguments.html)
     if page is not None:

@@ -11,14 +11,14 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dptally.labels import key_label, printable
+from dptally.universes.labels import key_label, printable
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-    from dptally.compact_release import CompactRelease
-    from dptally.release import Release
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.release import Release
 
 __all__ = [
     "describe",

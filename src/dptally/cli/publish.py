@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dptally.cli.parser import Commands
-    from dptally.compact_release import CompactRelease
     from dptally.randomness import BitSource
-    from dptally.release import Release
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.release import Release
 
 __all__ = ["Request", "add_commands", "deliver", "prepare", "summarize"]
 
@@ -97,7 +97,7 @@ def add_commands(commands: Commands) -> None:
 
 def _publish(arguments: argparse.Namespace) -> None:
     from dptally.pipeline import publish
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
     request = prepare(arguments)
     if arguments.mechanism == "compact" and request.output is None:
@@ -199,7 +199,7 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
 
 def _checked_output(arguments: argparse.Namespace) -> Path:
     """Refuse an output that cannot or must not be written, before anything is read."""
-    from dptally.whole_files import check_target
+    from dptally.releases.whole_files import check_target
 
     output = Path(arguments.output)
     if arguments.confidence is not None:

@@ -82,9 +82,9 @@ def _quantile(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, print_table, say
     from dptally.estimates.frequencies import as_confidence
     from dptally.randomness import SeededBits
-    from dptally.range_release import as_share
-    from dptally.ranges import publish_quantiles
-    from dptally.whole_files import check_target
+    from dptally.ranges.publishing import publish_quantiles
+    from dptally.releases.range_release import as_share
+    from dptally.releases.whole_files import check_target
 
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
     shares = [as_share(q) for q in arguments.quantile or ("0.25", "0.5", "0.75")]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dptally.cli.parser import Commands
-    from dptally.compact_release import CompactRelease
-    from dptally.release import Release
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.release import Release
 
 __all__ = ["add_commands", "load_table"]
 
@@ -119,8 +119,8 @@ def add_commands(commands: Commands) -> None:
 def load_table(path: str) -> Release:
     """Read a release that has a table."""
     from dptally.errors import InvalidParameter
-    from dptally.release import Release
-    from dptally.release_file import load
+    from dptally.releases.release import Release
+    from dptally.releases.release_file import load
 
     found = load(path)
     if not isinstance(found, Release):
@@ -135,8 +135,8 @@ def _confidence(arguments: argparse.Namespace) -> str:
 def _show(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import describe, json_rows, print_bars, print_frame, print_json, say
     from dptally.errors import InvalidParameter
-    from dptally.release import Release
-    from dptally.release_file import load
+    from dptally.releases.release import Release
+    from dptally.releases.release_file import load
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
@@ -203,8 +203,8 @@ def _count(arguments: argparse.Namespace) -> None:
     import sys
 
     from dptally.cli.printing import json_rows, print_json, print_table
-    from dptally.release import Release
-    from dptally.release_file import load
+    from dptally.releases.release import Release
+    from dptally.releases.release_file import load
 
     release, confidence = load(arguments.release), _confidence(arguments)
     if isinstance(release, Release):
@@ -255,8 +255,8 @@ def _sum(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from dptally.any_release import load_any
     from dptally.cli.printing import print_json, say
+    from dptally.releases.any_release import load_any
 
     release = load_any(arguments.release)
     certificate = release.verify()

@@ -49,8 +49,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from dptally.any_release import load_any
     from dptally.cli.printing import print_json, say
+    from dptally.releases.any_release import load_any
     from dptally.report.page import put_together
     from dptally.report.writing import CHART_FORMATS, check_page, make_report, save_page, write_charts
 

@@ -149,10 +149,10 @@ def _add_output(parser: Parser) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    from dptally.pipeline import progress_reporter
+    from dptally.progress import progress_reporter
+    from dptally.releases.whole_files import check_target
     from dptally.summaries.misra_gries import MisraGriesSketch
     from dptally.summaries.user_misra_gries import UserMisraGriesSketch
-    from dptally.whole_files import check_target
 
     output = Path(arguments.output)
     check_target(output, overwrite=arguments.overwrite)
@@ -172,8 +172,8 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _merge(arguments: argparse.Namespace) -> None:
+    from dptally.releases.whole_files import check_target
     from dptally.summaries.summed_sketches import load_sketch, merge_sketches, sum_sketches
-    from dptally.whole_files import check_target
 
     output = Path(arguments.output)
     check_target(output, overwrite=arguments.overwrite)

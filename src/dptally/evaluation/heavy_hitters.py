@@ -23,7 +23,7 @@ from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
 from dptally.observation_models.round_parameters import COMPOSITIONS
 from dptally.pipeline import publish
 from dptally.randomness import SeededBits
-from dptally.release import Release
+from dptally.releases.release import Release
 from dptally.trie_pipeline import publish_tree
 
 __all__ = ["Score", "Task", "compare", "interaction_targets", "main", "score", "shakespeare_words"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.key_expressions import read_expression
-from dptally.labels import key_label
+from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     import polars as pl
 
     from dptally.estimates.subset_sums import Sum
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["LONGEST_CONDITION", "PAGE_ROWS", "Questions"]
 

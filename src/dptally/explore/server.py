@@ -27,7 +27,7 @@ from dptally.explore.page import page_of
 from dptally.explore.questions import Questions
 
 if TYPE_CHECKING:
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["ExploreServer"]
 

@@ -12,7 +12,7 @@ from dptally.observation_models import SampleAndThreshold
 from dptally.privacy.accounting.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["HistogramRounds"]
 
@@ -59,7 +59,7 @@ class HistogramRounds:
         keys: Sequence[str] | None = None,
         colluding: int = 0,
     ) -> None:
-        from dptally.release import RESERVED_COLUMNS
+        from dptally.releases.release import RESERVED_COLUMNS
 
         if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
             raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
@@ -103,7 +103,7 @@ class HistogramRounds:
 
         from dptally.privacy import Guarantee
         from dptally.privacy.certifier import certify_copies
-        from dptally.release import Release
+        from dptally.releases.release import Release
 
         found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
         rows = pa.table(

@@ -12,8 +12,8 @@ from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.privacy.guarantee import Record
-from dptally.stored_facts import DAMAGE, read_fraction, read_json
-from dptally.whole_files import check_target, complete_or_absent
+from dptally.releases.stored_facts import DAMAGE, read_fraction, read_json
+from dptally.releases.whole_files import check_target, complete_or_absent
 
 __all__ = ["Attempt", "FinishedRound", "RunState"]
 

@@ -19,8 +19,8 @@ from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
-from dptally.release_metadata import facts_of, read_certificate
-from dptally.stored_facts import DAMAGE, read_fraction
+from dptally.releases.release_metadata import facts_of, read_certificate
+from dptally.releases.stored_facts import DAMAGE, read_fraction
 
 __all__ = ["MECHANISM", "TriePlan", "plan_trie"]
 

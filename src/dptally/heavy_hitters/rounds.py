@@ -25,7 +25,7 @@ from dptally.heavy_hitters.tree import Node, PrefixTree
 from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.observation_models.sample_and_threshold import as_rate
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
-from dptally.stored_facts import DAMAGE
+from dptally.releases.stored_facts import DAMAGE
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource

@@ -15,7 +15,7 @@ from dptally.errors import InvalidParameter
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
 from dptally.privacy import Record
-from dptally.release_metadata import intact, read_table, write_table
+from dptally.releases.release_metadata import intact, read_table, write_table
 
 __all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
 

@@ -8,18 +8,18 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from dptally.compact_release import (
-    BeyondCapacity,
-    CompactRelease,
-    certify_law,
-    changes_per_unit,
-)
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count, as_epsilon
 from dptally.exact.field_polynomials import PrimeField
 from dptally.observation_models.field_geometric import choose_law
 from dptally.privacy import Guarantee
 from dptally.privacy.accounting.spending import Part, Spending
+from dptally.releases.compact_release import (
+    BeyondCapacity,
+    CompactRelease,
+    certify_law,
+    changes_per_unit,
+)
 
 if TYPE_CHECKING:
     from dptally.mechanisms.base import Counted

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dptally.observation_models.reading import ReleasedLaw
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
 
@@ -220,7 +220,7 @@ def publish_sketch(
     """
     from dptally.ledger.paying import paying
     from dptally.randomness import SystemBits
-    from dptally.release import RESERVED_COLUMNS, Release
+    from dptally.releases.release import RESERVED_COLUMNS, Release
 
     column = "key" if name is None else name
     if column in RESERVED_COLUMNS:

@@ -9,14 +9,14 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.observation_models import DyadicGeometric
 from dptally.privacy.accounting.spending import Spending, law_part
-from dptally.tree_laws import make_tree_law
+from dptally.ranges.tree_laws import make_tree_law
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.node_sums import TreeLaw
-    from dptally.grids import Grid
     from dptally.randomness import BitSource
+    from dptally.ranges.grids import Grid
 
 __all__ = ["RangeHistograms", "draw_counts"]
 

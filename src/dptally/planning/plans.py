@@ -180,7 +180,7 @@ class Plan:
         from pathlib import Path
 
         from dptally.planning.page import plan_page
-        from dptally.whole_files import check_target, complete_or_absent
+        from dptally.releases.whole_files import check_target, complete_or_absent
 
         target = Path(path)
         check_target(target, overwrite=overwrite)

@@ -22,7 +22,7 @@ from dptally.planning.populations import Population, example_population, listed_
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
 if TYPE_CHECKING:
-    from dptally.universe_planning import AskedFor, UniversePlan
+    from dptally.universes.planning import AskedFor, UniversePlan
 
 __all__ = ["plan"]
 
@@ -68,7 +68,7 @@ def plan(
         sampling: as in `publish`.
         max_keys_per_unit: as in `publish`.
         values: as in `publish`.
-        universe: a universe or its name: the mechanisms over it are planned too, see `dptally.universe_planning`.
+        universe: a universe or its name: the mechanisms over it are planned too, see `dptally.universes.planning`.
         capacity: as in `publish`: of a sketch, of a sparse or compact release.
         asked_for: with a universe, "frequent" (which keys are) or "any" (key that somebody asks for).
         rows: supposed: how many counts the data will have, units times keys of each.
@@ -134,7 +134,7 @@ def plan(
     forecasts = tuple(make_forecast(each, setting, supposed, part) for each in planned)
     facts = _facts(setting, supposed, part, planned, forecasts, left_out, need)
     if universe is not None:
-        from dptally.universe_planning import UniversePlan, compare_over_universe
+        from dptally.universes.planning import UniversePlan, compare_over_universe
 
         return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
     name, sentence = recommend(forecasts)

@@ -19,7 +19,7 @@ from dptally.report.words import (
 )
 
 if TYPE_CHECKING:
-    from dptally.compact_release import CompactRelease
+    from dptally.releases.compact_release import CompactRelease
 
 __all__ = ["report_of_compact"]
 

@@ -6,7 +6,6 @@ import datetime
 from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
-from dptally.labels import key_label
 from dptally.observation_models.reporting_curves import reporting_curve
 from dptally.report.charts import chance_chart, histogram_chart, share_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
@@ -21,9 +20,10 @@ from dptally.report.words import (
     shell_word,
     warning,
 )
+from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
-    from dptally.range_release import RangeRelease
+    from dptally.releases.range_release import RangeRelease
     from dptally.report.drawing import Chart
 
 __all__ = ["report_of_ranges"]

@@ -6,7 +6,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
-from dptally.labels import key_label
 from dptally.observation_models.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
@@ -20,6 +19,7 @@ from dptally.report.words import (
     shell_word,
     warning,
 )
+from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
@@ -50,7 +50,7 @@ def report_of_tree(
         f"{law.threshold:,} votes were kept. A string is found only if all its prefixes are."
     )
     sections.append(Section("chance", "What chance a prefix had to appear", join(paragraph(words), figure(charts[-1]))))
-    program = f"from dptally.any_release import load_any; print(load_any({file_name or 'FILE'!r}).top(20))"
+    program = f"from dptally.releases.any_release import load_any; print(load_any({file_name or 'FILE'!r}).top(20))"
     sections += [
         Section(
             "questions",

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter, MissingDependency
+from dptally.releases.whole_files import check_target, complete_or_absent
 from dptally.report.page import put_together
-from dptally.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
-    from dptally.any_release import AnyRelease
+    from dptally.releases.any_release import AnyRelease
     from dptally.report.contents import Report
 
 __all__ = ["CHART_FORMATS", "make_report", "page", "write", "write_charts"]
@@ -42,9 +42,9 @@ def make_report(
     Raises:
         PrivacyViolation: if the release does not keep what it promises; see its `verify`.
     """
-    from dptally.compact_release import CompactRelease
-    from dptally.range_release import RangeRelease
-    from dptally.release import Release
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.range_release import RangeRelease
+    from dptally.releases.release import Release
     from dptally.report.of_compact import report_of_compact
     from dptally.report.of_ranges import report_of_ranges
     from dptally.report.of_table import report_of_table

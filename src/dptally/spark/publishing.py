@@ -23,7 +23,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dptally.release import Release
+from dptally.releases.release import Release
 from dptally.spark.counting import bounded, counted, drawn
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.released import SparkRelease, release_rows

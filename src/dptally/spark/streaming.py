@@ -44,7 +44,7 @@ from dptally.summaries.misra_gries import MisraGriesSketch
 
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["SketchStream"]
 

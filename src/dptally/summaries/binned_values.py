@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.grids import Grid
 from dptally.randomness import BitSource
+from dptally.ranges.grids import Grid
 from dptally.sources import Rows
 from dptally.sources.engine import Session
 from dptally.summaries.counting import Progress

@@ -16,16 +16,16 @@ from dptally._core import IntegerSketch, TextSketch
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.mechanisms.private_misra_gries import Form, SketchContents, publish_sketch
 from dptally.randomness import BitSource, SystemBits
+from dptally.releases.whole_files import check_target
 from dptally.sources import Rows, open_rows
 from dptally.sources.engine import Session, check_memory_limit, in_background
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState, pack, read_sketch_file, unpack, write_sketch_file
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, sorted_keys
-from dptally.whole_files import check_target
 
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["CounterSketch", "Reading"]
 

@@ -24,8 +24,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidSource
+from dptally.releases.whole_files import check_target, complete_or_absent
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers
-from dptally.whole_files import check_target, complete_or_absent
 
 __all__ = ["SKETCH_VERSION", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
 

@@ -18,7 +18,7 @@ from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
-    from dptally.release import Release
+    from dptally.releases.release import Release
     from dptally.summaries.sketch_keys import Kind
 
 __all__ = ["AnySketch", "SummedSketches", "load_sketch", "merge_sketches", "sum_sketches"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import MissingDependency
 from dptally.evaluation.figures.tables import Row, Table
-from dptally.whole_files import complete_or_absent
+from dptally.releases.whole_files import complete_or_absent
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -31,7 +31,7 @@ from dptally.observation_models import (
 from dptally.observation_models.field_geometric import choose_law
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.privacy.composition import share_between_keys
-from dptally.whole_files import complete_or_absent
+from dptally.releases.whole_files import complete_or_absent
 
 __all__ = ["PICTURES", "Panel", "draw", "save"]
 

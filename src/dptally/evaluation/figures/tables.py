@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from dptally.whole_files import complete_or_absent
+from dptally.releases.whole_files import complete_or_absent
 
 __all__ = ["Row", "Table"]
 

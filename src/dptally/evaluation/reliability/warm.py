@@ -14,7 +14,8 @@ __all__ = ["main"]
 
 _IMPORTED = (
     "duckdb", "numpy", "polars", "pyarrow.compute", "pyarrow.parquet",
-    "dptally.cli.publish", "dptally.cli.printing", "dptally.pipeline", "dptally.ledger", "dptally.release_file",
+    "dptally.cli.publish", "dptally.cli.printing", "dptally.pipeline", "dptally.ledger",
+    "dptally.releases.release_file",
     "dptally.mechanisms.stability_histogram", "dptally.sources.text_files", "dptally.summaries.frequencies",
     "dptally.evaluation.reliability.workers",
 )  # fmt: skip

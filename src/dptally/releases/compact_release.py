@@ -178,7 +178,7 @@ class CompactRelease:
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.compact_release_file import metadata
+        from dptally.releases.compact_release_file import metadata
 
         found = {
             name: str(part) if isinstance(part, Fraction) else part for name, part in vars(self.certificate).items()
@@ -189,14 +189,14 @@ class CompactRelease:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the release to one file, complete or not at all."""
-        from dptally.compact_release_file import save
+        from dptally.releases.compact_release_file import save
 
         save(self, Path(path), overwrite=overwrite)
 
     @staticmethod
     def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
-        """Read a release file; see `dptally.compact_release_file.load`."""
-        from dptally.compact_release_file import load
+        """Read a release file; see `dptally.releases.compact_release_file.load`."""
+        from dptally.releases.compact_release_file import load
 
         return load(path, universe)
 

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptally.estimates.node_sums import TreeLaw
-from dptally.grids import Grid
 from dptally.observation_models import DyadicGeometric
 from dptally.observation_models.reading import read_law
-from dptally.range_release import RangeRelease
-from dptally.release_metadata import facts_of, intact, read_certificate, read_guarantee, read_table, write_table
+from dptally.ranges.grids import Grid
+from dptally.releases.range_release import RangeRelease
+from dptally.releases.release_metadata import (
+    facts_of,
+    intact,
+    read_certificate,
+    read_guarantee,
+    read_table,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,13 +15,20 @@ from dptally.errors import UnreadableRelease
 from dptally.estimates.shortfall import Shortfall
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
-from dptally.release import RESERVED_COLUMNS, Release
-from dptally.release_metadata import facts_of, intact, read_certificate, read_guarantee, read_table, write_table
+from dptally.releases.release import RESERVED_COLUMNS, Release
+from dptally.releases.release_metadata import (
+    facts_of,
+    intact,
+    read_certificate,
+    read_guarantee,
+    read_table,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.compact_release import CompactRelease
+    from dptally.releases.compact_release import CompactRelease
 
 __all__ = ["FORMAT_VERSION", "load", "metadata", "save"]
 
@@ -57,7 +64,7 @@ def load(path: str | Path) -> Release | CompactRelease:
     """
     place = Path(path)
     if _starts_like_a_compact_release(place):
-        from dptally import compact_release_file
+        from dptally.releases import compact_release_file
 
         return compact_release_file.load(place)
     table, facts = read_table(place, name=_NAME, what="a dptally release", version=FORMAT_VERSION)
@@ -66,7 +73,7 @@ def load(path: str | Path) -> Release | CompactRelease:
 
 
 def _starts_like_a_compact_release(place: Path) -> bool:
-    from dptally.compact_release_file import MAGIC
+    from dptally.releases.compact_release_file import MAGIC
 
     if not place.is_file():
         return False

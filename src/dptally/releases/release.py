@@ -319,7 +319,7 @@ class Release:
             path: where to.
             overwrite: whether an existing file may be replaced.
         """
-        from dptally.release_file import save
+        from dptally.releases.release_file import save
 
         save(self, Path(path), overwrite=overwrite)
 
@@ -331,7 +331,7 @@ class Release:
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.release_file import metadata
+        from dptally.releases.release_file import metadata
 
         facts = {**metadata(self), "keys_released": len(self), "guarantee_text": str(self.guarantee)}
         if self.guarantee.sketch_capacity is not None:

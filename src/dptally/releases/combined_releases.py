@@ -17,7 +17,7 @@ from dptally.estimates.frequencies import as_confidence
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.release import Release
+    from dptally.releases.release import Release
 
 __all__ = ["CombinedReleases", "combine"]
 

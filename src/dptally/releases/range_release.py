@@ -22,14 +22,14 @@ from dptally.estimates.range_tree import RangeTree
 from dptally.exact import as_fraction
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.observation_models.reading import read_law
-from dptally.tree_laws import certify_tree
+from dptally.ranges.tree_laws import certify_tree
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dptally.grids import Grid, Value
     from dptally.privacy import Certificate, Guarantee
+    from dptally.ranges.grids import Grid, Value
 
 __all__ = ["QuantileEstimate", "RangeEstimate", "RangeRelease", "as_share"]
 
@@ -71,7 +71,7 @@ class QuantileEstimate:
 
 
 class RangeRelease:
-    """A released tree of counts. Made by `dptally.publish_quantiles` or `dptally.range_release_file.load_ranges`.
+    """A released tree of counts, made by `dptally.publish_quantiles` or read by `dptally.load_ranges`.
 
     Args:
         grid: how values became bins.
@@ -268,7 +268,7 @@ class RangeRelease:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write one Parquet file that other tools can open; complete or not there at all."""
-        from dptally.range_release_file import save_ranges
+        from dptally.releases.range_release_file import save_ranges
 
         save_ranges(self, Path(path), overwrite=overwrite)
 
@@ -280,7 +280,7 @@ class RangeRelease:
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.range_release_file import metadata
+        from dptally.releases.range_release_file import metadata
 
         return {**metadata(self), "nodes_released": len(self), "guarantee_text": str(self.guarantee)}
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.grids import Grid, Outside, make_grid
 from dptally.ledger.paying import paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
-from dptally.pipeline import Progress, progress_reporter
 from dptally.privacy import Guarantee
-from dptally.quantile_search import QuantileAnswer, QuantileRounds
+from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
-from dptally.range_release import RangeRelease
+from dptally.ranges.grids import Grid, Outside, make_grid
+from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
+from dptally.releases.range_release import RangeRelease
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,7 +127,7 @@ def find_quantile(
     """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
 
     There are at most log2(resolution) rounds, and the budget is shared between them. The source is read once; each
-    round draws with coins of its own. See `dptally.quantile_search.QuantileRounds` for rounds over devices.
+    round draws with coins of its own. See `dptally.ranges.quantile_search.QuantileRounds` for rounds over devices.
 
     Args:
         source: as in `publish_quantiles`.

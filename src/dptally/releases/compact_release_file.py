@@ -21,17 +21,17 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.compact_release import CompactRelease
 from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
 from dptally.privacy import Guarantee
-from dptally.release_metadata import check_version, facts_of, intact, read_guarantee
-from dptally.stored_facts import read_fraction, read_json
+from dptally.releases.compact_release import CompactRelease
+from dptally.releases.release_metadata import check_version, facts_of, intact, read_guarantee
+from dptally.releases.stored_facts import read_fraction, read_json
+from dptally.releases.whole_files import check_target, complete_or_absent
 from dptally.universes import Universe, read_universe
-from dptally.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
-    from dptally.compact_release import BeyondCapacity
+    from dptally.releases.compact_release import BeyondCapacity
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "load", "metadata", "save"]
 

@@ -17,13 +17,13 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 from dptally.estimates.node_sums import node_sums
 from dptally.exact import as_count
-from dptally.grids import Grid, Value
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.privacy import Certificate, Guarantee
 from dptally.privacy.accounting.spending import Spending, law_part
-from dptally.range_release import as_share
-from dptally.stored_facts import DAMAGE, read_fraction
-from dptally.tree_laws import make_tree_law
+from dptally.ranges.grids import Grid, Value
+from dptally.ranges.tree_laws import make_tree_law
+from dptally.releases.range_release import as_share
+from dptally.releases.stored_facts import DAMAGE, read_fraction
 
 __all__ = ["QuantileAnswer", "QuantileRounds", "Round", "answer"]
 
@@ -137,7 +137,7 @@ class QuantileRounds:
         confidence: of the bounds.
         rounds: how many there are at most; None for log2 of the number of bins, rounded up.
 
-    >>> from dptally.grids import make_grid
+    >>> from dptally.ranges.grids import make_grid
     >>> search = QuantileRounds(make_grid(0, 7, branching=2), "1/2", epsilon=3, mechanism="dense")
     >>> step = search.start()
     >>> while isinstance(step, Round):

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dptally.compact_release import CompactRelease
     from dptally.heavy_hitters.tree import PrefixTree
-    from dptally.range_release import RangeRelease
-    from dptally.release import Release
+    from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.range_release import RangeRelease
+    from dptally.releases.release import Release
 
     AnyRelease = Release | CompactRelease | RangeRelease | PrefixTree
 
@@ -24,14 +24,14 @@ def load_any(path: str | Path) -> AnyRelease:
     """
     kind = _kind(Path(path))
     if kind == b"dptally.ranges":
-        from dptally.range_release_file import load_ranges
+        from dptally.releases.range_release_file import load_ranges
 
         return load_ranges(path)
     if kind == b"dptally_tree":
         from dptally.heavy_hitters.tree_file import load_tree
 
         return load_tree(path)
-    from dptally.release_file import load
+    from dptally.releases.release_file import load
 
     return load(path)
 
