@@ -221,3 +221,22 @@ def test_results_are_merged(peers: dict[str, ModuleType], tmp_path: Path) -> Non
     assert [run["keys"] for run in cells["zipf-1e6/l1/e1/opendp_laplace"]] == [3]
     cell = peers["cells"].choose_cells(["zipf-1e6/l1/e1/tumult*"])[0]
     assert results.too_long(cell) == 300  # the other epsilon took too long
+
+
+def test_kept_releases_are_compared_once_more(peers: dict[str, ModuleType], tmp_path: Path) -> None:
+    """With --judge, errors and comparisons follow the releases on disk, and nothing is run."""
+    data = tmp_path / "cache" / "data" / "zipf-1e6-l1.parquet"
+    data.parent.mkdir(parents=True)
+    pl.DataFrame({"unit": range(4), "key": ["a", "a", "a", "b"]}).write_parquet(data)
+    for entry, value in (("dptally_default", 3.0), ("opendp_laplace", 5.0)):
+        output = tmp_path / "cache" / "releases" / "zipf-1e6" / "l1" / "e1" / entry / "0.json.gz"
+        output.parent.mkdir(parents=True)
+        with gzip.open(output, "wt") as text:
+            json.dump({"measured": {}, "keys": ["a"], "values": [value]}, text)
+    cells = {f"zipf-1e6/l1/e1/{entry}": [_run(1)] for entry in ("dptally_default", "opendp_laplace")}
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"machine": {}, "tasks": {}, "cells": cells}))
+    asked = ["--judge", "--only", "zipf-1e6/l1/e1/*", "--cache", str(tmp_path / "cache"), "--results", str(file)]
+    subprocess.run([sys.executable, str(PEERS / "run.py"), *asked], check=True, timeout=60)
+    [run] = json.loads(file.read_text())["cells"]["zipf-1e6/l1/e1/opendp_laplace"]
+    assert (run["error"], run["common"]["dptally_default"]) == (2, {"keys": 1, "ours": 0, "theirs": 2})
