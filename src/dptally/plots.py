@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter, MissingDependency
+from dptally.labels import key_label
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.releases.whole_files import complete_or_absent
-from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from altair import HConcatChart, TopLevelMixin

@@ -15,7 +15,7 @@ import pytest
 import dptally
 from dptally import report
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.universes.labels import key_label
+from dptally.labels import key_label
 from tests.report.pages import Page
 from tests.report.releases import HOSTILE, KINDS, MARKER, make
 

@@ -10,7 +10,7 @@ import pytest
 import dptally
 from dptally import plots
 from dptally.errors import InvalidParameter, MissingDependency
-from dptally.universes.labels import key_label, printable
+from dptally.labels import key_label, printable
 
 HOSTILE = "</script><script>alert(1)</script>"
 

@@ -26,7 +26,7 @@ from dptally.cli.explain import explain
 from dptally.cli.parser import build_parser
 from dptally.cli.signals import Stopped, end_in_order
 from dptally.errors import DptallyError, InvalidParameter
-from dptally.universes.labels import printable
+from dptally.labels import printable
 
 __all__ = ["main"]
 

@@ -11,7 +11,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dptally.universes.labels import key_label, printable
+from dptally.labels import key_label, printable
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,9 +6,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from dptally.explore.curves import MECHANISMS
+from dptally.labels import key_label
 from dptally.report.markup import Markup, join, tag
 from dptally.report.page import document, page_style, policy_of
-from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from dptally.explore.questions import Questions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.key_expressions import read_expression
-from dptally.universes.labels import key_label
+from dptally.labels import key_label
 
 if TYPE_CHECKING:
     import polars as pl

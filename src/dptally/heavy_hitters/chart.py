@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import MissingDependency
 from dptally.heavy_hitters.domains import ENDED, ROOT
-from dptally.universes.labels import key_label
+from dptally.labels import key_label
 
 if TYPE_CHECKING:
     from altair import LayerChart

@@ -12,7 +12,7 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.heavy_hitters.domains import ENDED, OPEN, ROOT
-from dptally.universes.labels import key_label
+from dptally.labels import key_label
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
+from dptally.labels import key_label
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reporting_curves import ReportingCurve, reporting_curve
@@ -22,7 +23,6 @@ from dptally.report.words import (
     shell_word,
     warning,
 )
-from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from dptally.estimates.subset_sums import Sum

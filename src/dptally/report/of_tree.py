@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
+from dptally.labels import key_label
 from dptally.observation_models.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
@@ -19,7 +20,6 @@ from dptally.report.words import (
     shell_word,
     warning,
 )
-from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dptally.labels import key_label
 from dptally.privacy.certifier import Certificate
 from dptally.report.contents import Section, Tile, command, facts, listed, paragraph
 from dptally.report.markup import Markup, join, tag
-from dptally.universes.labels import key_label
 
 if TYPE_CHECKING:
     from dptally.privacy import Guarantee
