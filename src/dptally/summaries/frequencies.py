@@ -97,7 +97,8 @@ class Frequencies(Counting):
             raise InvalidSource(f"column '{self._rows.count}' adds up to more than 2^62 for a key.")
 
     def _count_unbounded(self) -> Iterator[pa.RecordBatch]:
-        if self._memory_limit is not None and not self._rows.once:
+        # A database may change between two readings: a row that moved from one key to another would count for both.
+        if self._memory_limit is not None and not self._rows.once and not self._rows.unordered:
             yield from self._count_in_parts()
             return
         session = self._open(share=1.0)
