@@ -27,7 +27,10 @@ def fuzz(name: str, seconds: int) -> None:
     sys.path.insert(0, str(ROOT))
     with atheris.instrument_imports(include=["dptally"]):
         from tests.abuse.fuzz.targets import TARGETS, harmless
-    target = TARGETS[name]()
+
+        target = TARGETS[name]()
+        for seed in target.seeds:  # what is imported with the first use is instrumented too
+            harmless(target, seed)
     with tempfile.TemporaryDirectory() as corpus:
         for number, seed in enumerate(target.seeds):
             (Path(corpus) / f"seed{number}").write_bytes(seed)
