@@ -36,6 +36,8 @@ __all__ = [
     "certify_rows",
     "certify_shift_table",
     "certify_value_table",
+    "exp_lower",
+    "read_thresholds",
 ]
 
 TABLE_BITS = 128
@@ -131,7 +133,7 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
         PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
     """
     whole = 1 << TABLE_BITS
-    cumulative = [*_read_thresholds(table), whole]
+    cumulative = [*read_thresholds(table), whole]
     width = len(cumulative)
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
     growth, one = exp_lower(epsilon)
@@ -183,7 +185,7 @@ def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> 
     Raises:
         PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
     """
-    reached = _read_thresholds(table)
+    reached = read_thresholds(table)
     whole = 1 << TABLE_BITS
     width = (len(reached) + 1) // 2
     reached += [whole] * (2 * (width + 3) - len(reached))
@@ -206,7 +208,12 @@ def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> 
     return _verdict(worst, one * whole, worst_pair, width + 3, _hash(table), epsilon, delta)
 
 
-def _read_thresholds(table: bytes) -> list[int]:
+def read_thresholds(table: bytes) -> list[int]:
+    """The little-endian 128-bit integers of a table.
+
+    Raises:
+        PrivacyViolation: if the bytes are no such integers, or these decrease.
+    """
     if len(table) % _ENTRY:
         raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
     thresholds = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]

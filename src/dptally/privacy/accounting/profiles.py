@@ -14,14 +14,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.privacy.certifier import TABLE_BITS, exp_lower
+from dptally.errors import InvalidParameter
+from dptally.privacy.certifier import TABLE_BITS, exp_lower, read_thresholds
 from dptally.privacy.loss_measures import ONE, LossMeasure, measure_above
 from dptally.privacy.rounds_judge import sampling_profile
 
 __all__ = ["law_measures", "shift_profile", "value_profile"]
 
-_ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
 _PRECISION = 384
 
@@ -78,7 +77,7 @@ def shift_profile(table: bytes, *, values: bool, step: Fraction, points: int) ->
         tuple: for j = 0 .. points - 1 upper bounds of the divergence at e^(j step), in units of 2^-320: of each row
         against the one below it, and of each row against the one above it.
     """
-    cumulative = [*_read(table), _WHOLE]
+    cumulative = [*read_thresholds(table), _WHOLE]
     width = len(cumulative)
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
     hidden = [_WHOLE, *(_WHOLE - reached for reached in cumulative), 0]  # of rows 0 .. W + 1
@@ -107,7 +106,7 @@ def shift_profile(table: bytes, *, values: bool, step: Fraction, points: int) ->
 
 def value_profile(table: bytes, *, step: Fraction, points: int) -> tuple[list[int], list[int]]:
     """The same for the optimal law with values; rows as in `dptally.privacy.certifier.certify_value_table`."""
-    reached = _read(table)
+    reached = read_thresholds(table)
     width = (len(reached) + 1) // 2
     reached += [_WHOLE] * (2 * (width + 3) - len(reached))
     even, odd = reached[0::2], reached[1::2]
@@ -129,15 +128,6 @@ def value_profile(table: bytes, *, step: Fraction, points: int) -> tuple[list[in
         ups.append(min(_units(up, one), *ups[-1:], ONE))
         downs.append(min(_units(down, one), *downs[-1:], ONE))
     return ups, downs
-
-
-def _read(table: bytes) -> list[int]:
-    if len(table) % _ENTRY:
-        raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
-    thresholds = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
-    if any(here < before for before, here in pairwise(thresholds)):
-        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
-    return thresholds
 
 
 def _units(excess: int, one: int) -> int:
