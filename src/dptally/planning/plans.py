@@ -113,7 +113,7 @@ class Plan:
             + (f"always from {line.always:,} on." if line.always else "never with certainty.")
         )
         if line.mean_absolute_error is not None:
-            text += f" Estimates of frequent keys are off by {line.mean_absolute_error:,.1f} on average."
+            text += f" Estimates of frequent keys are off by {_error(line.mean_absolute_error)} on average."
         return text
 
     @property
@@ -259,6 +259,11 @@ def mechanism_cells(plan: Plan) -> list[tuple[str, ...]]:
             )
         rows.append(tuple(row))
     return rows
+
+
+def _error(size: float) -> str:
+    """One decimal place, or two digits where that would hide it."""
+    return f"{size:,.1f}" if size >= 1 else f"{size:.2g}"
 
 
 def _cell(frequency: int | None) -> str:

@@ -325,7 +325,12 @@ def recommend(forecasts: Sequence[Forecast]) -> tuple[str, str]:
         text = f"take '{best.mechanism}': it reports keys from frequency {best.likely:,} on (95 %)"
         if len(order) > 1 and order[1].likely is not None:
             second = order[1]
-            text += f", where '{second.mechanism}', the next best, needs {second.likely:,}"
+            same = second.likely == best.likely
+            text += (
+                f", as '{second.mechanism}', the next best, does"
+                if same
+                else (f", where '{second.mechanism}', the next best, needs {second.likely:,}")
+            )
     if best.mechanism == "gaussian":
         text += ", because its noise grows only with the root of the keys per unit"
     elif best.mechanism == "weighted_sample":
