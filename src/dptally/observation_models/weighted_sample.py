@@ -35,8 +35,8 @@ class WeightedSample:
 
     Without a scheme this is the optimal histogram. A key of frequency w is reported with probability pi_w. Its value is
     then w + 1 - D, where D has one fixed law on 0 .. W, as long as that is at least 2; the rest of pi_w falls on the
-    value 1. D is geometric noise, cut off at both ends: the noise of least expected error. Without values the key alone
-    is reported, with the same probability.
+    value 1. D is geometric noise, cut off at both ends; no noise on whole numbers with this guarantee has a smaller
+    expected error. Without values the key alone is reported, with the same probability.
 
     With a scheme, a key of frequency i is sampled with probability q_i and then reported with probability pi_i / q_i;
     the law is that of both steps together, and drawing from it needs no separate sampling. Privacy profits from
