@@ -158,7 +158,7 @@ def kill_spilling(settings: Settings, directory: Path) -> Outcome:
         for number in range(max(1, settings.kills // 60)):
 
             def spilled() -> bool:
-                return any(path.stat().st_size > 1 << 20 for path in scene.temporary.glob("*/*") if path.name != "lock")
+                return any(_size(path) > 1 << 20 for path in scene.temporary.glob("*/*"))
 
             victim = warm.start(job)
             until(spilled, victim)
@@ -178,3 +178,11 @@ def kill_spilling(settings: Settings, directory: Path) -> Outcome:
 def _left_bytes(directory: Path) -> int:
     """Bytes in files below a directory."""
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _size(path: Path) -> int:
+    """Of a file that may be gone before it is asked for."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
