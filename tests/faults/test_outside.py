@@ -89,6 +89,13 @@ def test_the_rare_key(scene: Scene) -> None:
     assert "the rare key was printed" in scene.after_a_start(1, f"dptally: {scene.rare}")
 
 
+def test_a_hidden_name(scene: Scene) -> None:
+    """What is left of a file under a hidden name is noticed after a start that wrote that file, not another one."""
+    (scene.output / f".{scene.target.name}.{'0' * 16}").write_bytes(b"")
+    assert scene.after_a_start(0, "") == ["1 hidden files were left"]
+    assert scene.after_a_start(0, "", scene.output / "other.parquet") == []
+
+
 def test_half_a_sketch(tmp_path: Path) -> None:
     """A sketch that is cut, or that others may read, is noticed."""
     sketch = MisraGriesSketch(4)

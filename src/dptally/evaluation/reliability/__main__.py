@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found.append((part, outcome, time.monotonic() - began))
             said = "skipped" if outcome.skipped else f"{len(outcome.violations)} violations"
             sys.stderr.write(f"{part.name}: {said}, {found[-1][2]:.0f} s\n")
+            sys.stderr.writelines(f"  {violation}\n" for violation in outcome.violations)
     facts = facts_of(settings, found)
     if given.report is not None:
         write(facts, given.report)

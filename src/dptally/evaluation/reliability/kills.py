@@ -55,7 +55,7 @@ def kill_publishing(settings: Settings, directory: Path) -> Outcome:
                 hit
             )
             if not hit:
-                found += scene.after_a_start(0, said)
+                found += scene.after_a_start(0, said, expected)
             outcome.blame(f"kill {number}", found)
             if hit and number % _START_EVERY == 0:
                 _start(scene, warm, outcome, f"start after kill {number}")

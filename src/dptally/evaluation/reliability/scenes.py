@@ -74,9 +74,19 @@ class Scene:
             found += read_release(path, books, self.rare)[0]
         return books, found
 
-    def after_a_start(self, status: int, said: str) -> list[str]:
-        """What must hold in addition when a process has started and ended by itself."""
-        found = [f"{len(hidden)} hidden files were left"] if (hidden := hidden_files(self.output)) else []
+    def after_a_start(self, status: int, said: str, target: Path | None = None) -> list[str]:
+        """What must hold in addition when a process has started and ended by itself.
+
+        What a killed process has left of a file is removed by the next one that writes a file of that name.
+
+        Args:
+            status: it ended with.
+            said: what it said.
+            target: the file it wrote, if that is not the usual one.
+        """
+        name = (target or self.target).name
+        hidden = [path for path in hidden_files(self.output) if path.name.startswith(f".{name}.")]
+        found = [f"{len(hidden)} hidden files were left"] if hidden else []
         found += left_in(self.temporary, self.rare)
         if "Traceback" in said or "unexpected error" in said:
             found.append(f"it ended with status {status} and without a plain sentence")
