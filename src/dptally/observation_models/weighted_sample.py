@@ -17,6 +17,7 @@ from dptally.observation_models.certified_table import CertifiedShiftTable, Cert
 from dptally.observation_models.optimal_histogram import build_table
 from dptally.observation_models.sampled_rows import SampledRows
 from dptally.observation_models.sampling_schemes import UNIT_BITS, Scheme
+from dptally.observation_models.thresholded_noise import read_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,8 +138,7 @@ class WeightedSample:
 
     @cached_property
     def _thresholds(self) -> tuple[int, ...]:
-        size = _BITS // 8
-        return tuple(int.from_bytes(self.table[at : at + size], "little") for at in range(0, len(self.table), size))
+        return tuple(read_entries(self.table))
 
     @cached_property
     def cumulative(self) -> tuple[int, ...]:
