@@ -220,9 +220,10 @@ def _accuracy(line: Line | None) -> list[str]:
 
 
 def _cost(line: Line | None) -> list[str]:
-    if line is None or line.wall is None or line.cpu is None or line.start_cpu is None or line.peak is None:
+    if line is None or line.wall is None or line.cpu is None or line.start_cpu is None:
         return ["", "", "", ""]
-    return [f"{line.wall:.1f}", f"{line.cpu:.2f}", f"{line.start_cpu:.1f}", f"{line.peak:.0f}"]
+    peak = "" if line.peak is None else f"{line.peak:.0f}"
+    return [f"{line.wall:.1f}", f"{line.cpu:.2f}", f"{line.start_cpu:.1f}", peak]
 
 
 def _number(value: float | None) -> str:

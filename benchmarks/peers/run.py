@@ -6,18 +6,19 @@
     python benchmarks/peers/run.py --list --only 'zipf-1e7/l1/*'
     python benchmarks/peers/page.py                              # docs/peers.md from the results
 
-Each measurement is a process of its own, see `worker.py`. Runs of a task take turns, so that what else the machine
-does hits all alike. Results are written after every measurement to `results.json`; what is there already is not run
-again unless `--again`, so a run can be stopped and continued, and parts of it can be run at different times (with
-`--judge` at the end: a release is compared with the one of dptally that is there when it is made). Time does not
-depend on epsilon, so an entry that took too long once is not run with the other epsilon of the same data: it is
-recorded as too long as well.
+Each measurement is a process of its own, one for time and one for memory, see `worker.py`. Runs of a task take turns,
+so that what else the machine does hits all alike. Results are written after every measurement to `results.json`; what
+is there already is not run again unless `--again`, so a run can be stopped and continued, and parts of it can be run at
+different times (with `--judge` at the end: a release is compared with the one of dptally that is there when it is
+made). Time does not depend on epsilon, so an entry that took too long once is not run with the other epsilon of the
+same data: it is recorded as too long as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import gzip
 import json
 import os
 import platform
@@ -91,13 +92,32 @@ def interpreter(cell: Cell, environments: Path) -> Path | None:
     return python if python.exists() else None
 
 
-def measure(cell: Cell, python: Path, file: Path, first: Path, output: Path, limit: float) -> dict[str, Any]:
-    """Run a worker once. A process that takes too long is ended, with the processes it started."""
+def measure(cell: Cell, python: Path, file: Path, cache: Path, output: Path, limit: float) -> dict[str, Any]:
+    """Time in one process, memory in another."""
+    failure = work(cell, python, file, str(make_first(cache / "data")), output, limit)
+    if failure:
+        return failure
+    measured, released = read_release(output)
+    rounded = {name: round(value, 3) for name, value in measured.items()}
+    return {"status": "done", **rounded, **measure_memory(cell, python, file, output, limit), "keys": len(released)}
+
+
+def measure_memory(cell: Cell, python: Path, file: Path, output: Path, limit: float) -> dict[str, Any]:
+    """Peak memory of a process that makes this one call; None if it failed."""
+    alone = output.with_name(f"memory-{output.name}")
+    if work(cell, python, file, "-", alone, limit):
+        return {"peak": None}
+    with gzip.open(alone, "rt") as text:
+        return {"peak": round(json.load(text)["measured"]["peak"], 3)}
+
+
+def work(cell: Cell, python: Path, file: Path, first: str, output: Path, limit: float) -> dict[str, Any] | None:
+    """Run a worker once; why it failed, if it did. One that takes too long is ended, with the processes it started."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.unlink(missing_ok=True)
     function = "by_rows" if cell.by_rows else "by_units"
     request = [str(cell.keys_per_unit), cell.epsilon, cell.delta]
-    command = [str(python), "-W", "ignore", str(WORKER), cell.entry.name, function, str(file), str(first), *request]
+    command = [str(python), "-W", "ignore", str(WORKER), cell.entry.name, function, str(file), first, *request]
     environment = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     with output.with_suffix(".log").open("w") as log:
         worker = subprocess.Popen(
@@ -121,9 +141,7 @@ def measure(cell: Cell, python: Path, file: Path, first: Path, output: Path, lim
     if failed or not output.exists():
         last = output.with_suffix(".log").read_text().strip().splitlines()
         return {"status": "failed", "reason": last[-1][:300] if last else "ended without a word"}
-    measured, released = read_release(output)
-    rounded = {name: round(value, 3) for name, value in measured.items()}
-    return {"status": "done", **rounded, "keys": len(released)}
+    return None
 
 
 @lru_cache(maxsize=2)
@@ -172,8 +190,10 @@ def describe_task(cell: Cell, file: Path) -> dict[str, Any]:
 def run_cell(cell: Cell, number: int, asked: argparse.Namespace, results: Results) -> str:
     """One measurement, recorded; says what happened."""
     runs = results.runs(cell)
-    if len(runs) > number and not asked.again:
+    if len(runs) > number and not asked.again and not asked.memory:
         return "there already"
+    if asked.memory and (len(runs) <= number or runs[number]["status"] != "done"):
+        return "not there"
     python = interpreter(cell, asked.environments)
     if python is None:
         return f"left out: no environment {cell.entry.environment}, see set_up.py"
@@ -182,11 +202,15 @@ def run_cell(cell: Cell, number: int, asked: argparse.Namespace, results: Result
     except MissingDataError as missing:
         return f"left out: {missing}"
     output = asked.cache / "releases" / cell.task / cell.entry.name / f"{number}.json.gz"
+    if asked.memory:
+        runs[number].update(measure_memory(cell, python, file, output, asked.limit))
+        results.write()
+        return _megabytes(runs[number])
     limit = None if asked.again else results.too_long(cell)
     if limit is not None:
         run: dict[str, Any] = {"status": "too long", "limit": limit}
     else:
-        run = measure(cell, python, file, make_first(asked.cache / "data"), output, asked.limit)
+        run = measure(cell, python, file, asked.cache, output, asked.limit)
     if run["status"] == "done":
         judge(cell, run, output, file, asked.cache / "releases")
     run["date"] = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
@@ -200,7 +224,11 @@ def run_cell(cell: Cell, number: int, asked: argparse.Namespace, results: Result
     results.write()
     if run["status"] != "done":
         return str(run["status"]) + (f": {run['reason']}" if "reason" in run else f" (over {run['limit']:.0f} s)")
-    return f"{run['keys']:,} keys, {run['wall']:.1f} s, {run['cpu']:.1f} CPU s, {run['peak']:.0f} MB"
+    return f"{run['keys']:,} keys, {run['wall']:.1f} s, {run['cpu']:.1f} CPU s, {_megabytes(run)}"
+
+
+def _megabytes(run: dict[str, Any]) -> str:
+    return "memory not measured" if run["peak"] is None else f"{run['peak']:.0f} MB"
 
 
 def judge_again(cells: list[Cell], asked: argparse.Namespace, results: Results) -> None:
@@ -220,6 +248,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="of each cell; tables show the median (1)")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one process (300)")
     parser.add_argument("--again", action="store_true", help="replace results that are there already")
+    parser.add_argument("--memory", action="store_true", help="measure memory only, of runs that are there already")
     parser.add_argument("--judge", action="store_true", help="run nothing; compare releases that are kept once more")
     parser.add_argument("--list", action="store_true", help="name the cells and do nothing")
     parser.add_argument("--environments", type=Path, default=CACHE, help=f"of the peers ({CACHE})")

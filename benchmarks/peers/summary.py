@@ -94,9 +94,14 @@ def _line(entry: Entry, runs: list[dict[str, Any]]) -> Line:
         cpu=statistics.median(run["cpu"] for run in done),
         start_wall=statistics.median(run["start_wall"] for run in done),
         start_cpu=statistics.median(run["start_cpu"] for run in done),
-        peak=statistics.median(run["peak"] for run in done),
+        peak=_median([run["peak"] for run in done]),
         ours=_common(done),
     )
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -1,10 +1,12 @@
-"""One entry, once, in a process of its own: start, a small first call, the measured call. Standard library only.
+"""One entry, once, in a process of its own: start, the measured call. Standard library only.
 
     python worker.py ENTRY FUNCTION FILE FIRST_FILE KEYS_PER_UNIT EPSILON DELTA STARTED OUTPUT
 
-Time and memory are those of the process and all its descendants (Spark is one). "start" is everything up to the
-end of a first call on a thousand rows: interpreter, imports, sessions, whatever is built once. "call" is the same call
-on the data. Peak memory is the sum of the largest resident sizes of the processes that are alive at the end.
+Time and memory are those of the process and all its descendants (Spark is one). With a first file, time is measured:
+"start" is everything up to the end of a first call on a thousand rows, that is interpreter, imports, sessions, whatever
+is built once; "wall" and "cpu" are those of the same call on the data. With "-" for the first file, memory is measured,
+of a process that makes this one call, as most do: the sum of the largest resident sizes of the processes that are alive
+at the end.
 """
 
 import gzip
@@ -77,15 +79,20 @@ def main():
     call = getattr(importlib.import_module(entry), function)
     bound = [] if function == "by_rows" else [int(keys_per_unit)]
     request = [*bound, float(epsilon), float(delta)]
-    call(first_file, *request)
-    start = {"start_wall": time.time() - float(started), "start_cpu": cpu_seconds()}
-    before, wall = cpu_seconds(), time.perf_counter()
-    released = call(file, *request)
-    wall = time.perf_counter() - wall
-    measured = {**start, "wall": wall, "cpu": cpu_seconds() - before, "peak": peak_megabytes()}
-    keys, values = pairs(released)
+    if first_file == "-":
+        call(file, *request)
+        written = {"measured": {"peak": peak_megabytes()}}
+    else:
+        call(first_file, *request)
+        start = {"start_wall": time.time() - float(started), "start_cpu": cpu_seconds()}
+        before, wall = cpu_seconds(), time.perf_counter()
+        released = call(file, *request)
+        wall = time.perf_counter() - wall
+        measured = {**start, "wall": wall, "cpu": cpu_seconds() - before}
+        keys, values = pairs(released)
+        written = {"measured": measured, "keys": keys, "values": values}
     with gzip.open(output, "wt") as text:
-        json.dump({"measured": measured, "keys": keys, "values": values}, text)
+        json.dump(written, text)
 
 
 main()

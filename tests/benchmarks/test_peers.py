@@ -144,7 +144,23 @@ def test_a_worker_measures_the_second_call(tmp_path: Path) -> None:
     with gzip.open(output, "rt") as text:
         written = json.load(text)
     assert (written["keys"], written["values"]) == (["b"], [2.0])
-    assert set(written["measured"]) == {"start_wall", "start_cpu", "wall", "cpu", "peak"}
+    assert set(written["measured"]) == {"start_wall", "start_cpu", "wall", "cpu"}
+
+
+def test_a_worker_measures_the_memory_of_one_call(tmp_path: Path) -> None:
+    """Without a first file, memory is measured: a table of 32 MB more takes at least as much more."""
+    peaks = []
+    for rows in (1, 1 << 22):
+        file, output = tmp_path / "data.parquet", tmp_path / "out.json.gz"
+        pl.DataFrame({"unit": range(rows), "key": range(rows)}).write_parquet(file)
+        request = [file, "-", "1", "1", "1e-6", "0", output]
+        command = [sys.executable, str(PEERS / "worker.py"), "plain_polars_eager", "by_rows", *map(str, request)]
+        subprocess.run(command, check=True, timeout=60)
+        with gzip.open(output, "rt") as text:
+            written = json.load(text)
+        assert set(written) == {"measured"}
+        peaks.append(written["measured"]["peak"])
+    assert peaks[1] > peaks[0] + 32
 
 
 def _run(keys: int, **more: object) -> dict[str, object]:

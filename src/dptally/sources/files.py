@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal, require_columns
@@ -126,50 +125,50 @@ def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
         InvalidParameter: a column is not in one of them.
         InvalidSource: a footer is damaged, or the files disagree on a type.
     """
-    schemas = []
-    for name in files:
-        schema = _parquet_schema(name)
-        require_columns(wanted, schema.names)
-        schemas.append({column: _plain_type(schema.field(column).type) for column in wanted})
-    for name, types in zip(files, schemas, strict=True):
-        for column in wanted:
-            if types[column] != schemas[0][column]:
-                raise InvalidSource(
-                    f"column '{column}' has the type {schemas[0][column]} in '{files[0]}' "
-                    f"and {types[column]} in '{name}'."
-                )
     paths = tuple(str(Path(name).absolute()) for name in files)
-    listed = ", ".join(quote_literal(path) for path in paths)
-    scanned = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = false)"
-    session = Session(paths=paths)
+    session = Session(paths=paths, in_order=True)
     try:
-        described = session.types(f"SELECT * FROM {scanned}")  # noqa: S608 - built from quoted literals
+        found = [_wanted_columns(session, path, name, wanted) for path, name in zip(paths, files, strict=True)]
     finally:
         session.close()
-    # By position: DuckDB renames columns that differ in case only.
-    positions = [_parquet_schema(files[0]).names.index(column) for column in wanted]
-    columns = ", ".join(f"{quote_identifier(described[p][0])} AS c{i}" for i, p in enumerate(positions))
-    sql = f"SELECT {columns} FROM {scanned}"  # noqa: S608
-    return Scan(types=tuple(described[p][1] for p in positions), attach=lambda _: sql, paths=paths)
+    for name, columns in zip(files, found, strict=True):
+        for column, (_, first), (_, kind) in zip(wanted, found[0], columns, strict=True):
+            if kind != first:
+                raise InvalidSource(f"column '{column}' has the type {first} in '{files[0]}' and {kind} in '{name}'.")
+    selected = ", ".join(f"{quote_identifier(column)} AS c{i}" for i, (column, _) in enumerate(found[0]))
+    sql = f"SELECT {selected} FROM {_read_parquet(paths)}"  # noqa: S608 - built from quoted names and literals
+    return Scan(types=tuple(kind for _, kind in found[0]), attach=lambda _: sql, paths=paths)
 
 
-def _parquet_schema(name: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _read_parquet(paths: Sequence[str]) -> str:
+    listed = ", ".join(quote_literal(path) for path in paths)
+    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = false)"
 
+
+def _wanted_columns(session: Session, path: str, name: str, wanted: Sequence[str]) -> list[tuple[str, str]]:
+    """What DuckDB calls each wanted column of a Parquet file, and its type.
+
+    Found by position: DuckDB renames columns that differ in case only.
+    """
     try:
-        return pq.read_schema(name)
-    except (pa.ArrowException, OSError):
-        raise InvalidSource(f"'{name}' is not a readable Parquet file; it may be damaged or incomplete.") from None
+        described = session.types(f"SELECT * FROM {_read_parquet([path])}")  # noqa: S608 - quoted literals
+        names = _outer_columns(session, path)
+    except InvalidSource:
+        names, described = [], []
+    if not names or len(names) != len(described):
+        raise InvalidSource(f"'{name}' is not a readable Parquet file; it may be damaged or incomplete.")
+    require_columns(wanted, names)
+    return [described[names.index(column)] for column in wanted]
 
 
-def _plain_type(arrow_type: Any) -> Any:
-    import pyarrow as pa
-
-    if isinstance(arrow_type, pa.DictionaryType):
-        arrow_type = arrow_type.value_type
-    if pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
-        return pa.string()
-    if pa.types.is_large_binary(arrow_type) or pa.types.is_binary_view(arrow_type):
-        return pa.binary()
-    return arrow_type
+def _outer_columns(session: Session, path: str) -> list[str]:
+    """Names of the columns as the file has them, without what lies inside of lists and structures."""
+    sql = f"SELECT name, coalesce(num_children, 0) AS inside FROM parquet_schema({quote_literal(path)})"  # noqa: S608
+    rows = [row for batch in session.batches(sql) for row in batch.to_pylist()]
+    names, unfinished = [], 0
+    for row in rows[1:]:  # the first is the root; what is inside of a column follows it
+        if unfinished == 0:
+            names.append(row["name"])
+            unfinished = 1
+        unfinished += row["inside"] - 1
+    return names
