@@ -29,14 +29,15 @@ from dptally.summaries.sketch_keys import key_buffers
 UNIVERSE = 1_000_000
 
 
-def best(runs: int, work: Callable[[], Any]) -> float:
-    """Processor seconds of the fastest run."""
-    found = []
+def best(runs: int, *works: Callable[[], Any]) -> list[float]:
+    """Processor seconds of the fastest run of each; they take turns, so that a slow minute hits all alike."""
+    found: list[list[float]] = [[] for _ in works]
     for _ in range(runs):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
+        for work, seconds in zip(works, found, strict=True):
+            start = time.process_time()
+            work()
+            seconds.append(time.process_time() - start)
+    return [min(seconds) for seconds in found]
 
 
 def named(numbers: Any) -> pa.Array:
@@ -66,8 +67,8 @@ def streams(rows: int, capacity: int, kind: str, zipf_numbers: Any, rng: np.rand
     return found | {"all distinct": named(rng.permutation(rows))}
 
 
-def hash_seconds(array: pa.Array, runs: int) -> tuple[float, float]:
-    """Hashing every key: with the table's hash, with Polars'."""
+def hashing(array: pa.Array) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """What hashes every key: with the table's hash, with Polars'."""
     pieces = list(key_buffers(array))
     sketch = MisraGriesSketch(1, kind=pieces[0].kind)
 
@@ -75,11 +76,10 @@ def hash_seconds(array: pa.Array, runs: int) -> tuple[float, float]:
         for piece in pieces:
             getattr(sketch._native, f"hash_{piece.layout}")(*piece.buffers)
 
-    series = pl.Series(array)
-    return best(runs, work), best(runs, series.hash)
+    return work, pl.Series(array).hash
 
 
-def datasketches_seconds(array: pa.Array, capacity: int, runs: int) -> float | None:
+def datasketches_seconds(array: pa.Array, capacity: int) -> float | None:
     """Apache DataSketches' frequent items with at least as many counters, from the same Arrow data."""
     try:
         import datasketches
@@ -95,7 +95,7 @@ def datasketches_seconds(array: pa.Array, capacity: int, runs: int) -> float | N
             for key in array.slice(start, 1 << 17).to_pylist():
                 update(key)
 
-    return best(runs, work)
+    return best(1, work)[0]
 
 
 def report_updates(rows: int, runs: int) -> None:
@@ -114,9 +114,9 @@ def report_updates(rows: int, runs: int) -> None:
                     sketch = MisraGriesSketch(capacity)
                     sketch.update(array)
 
-                (own, polars), seconds = hash_seconds(array, runs), best(runs, work)
+                own, polars, seconds = best(runs, *hashing(array), work)
                 piece = array.slice(0, max(rows // 10, 1))
-                other = datasketches_seconds(piece, capacity, 1) if name == "Zipf(1.1)" else None
+                other = datasketches_seconds(piece, capacity) if name == "Zipf(1.1)" else None
                 ratio = "" if other is None else f"{other / len(piece) / (seconds / rows):.1f}"
                 size = f"{sketch.memory_bytes / capacity:.0f}" if len(sketch) == capacity else ""
                 print(

@@ -37,7 +37,7 @@ public:
     }
 
     size_t size() const { return held; }
-    bool holds(size_t place) const { return tags[place] != 0; }
+    bool holds(size_t place) const { return tags[place] != Tag{}; }
     uint64_t hash(const View& view) const { return Keys::hash(view, seed); }
     Entry* data() { return entries.data(); }
     Entry& operator[](uint32_t place) { return entries[place]; }
@@ -100,23 +100,24 @@ public:
 private:
     Seed seed;
     Keys keys;
-    std::vector<uint8_t> tags, passed;
+    std::vector<Tag> tags;
+    std::vector<uint8_t> passed;
     std::vector<Entry> entries;
     size_t buckets = 0, held = 0, room = 0;
 
-    static uint8_t home_tag(uint64_t hash) { return static_cast<uint8_t>(hash | 0x80); }
-    static uint8_t passed_tag(uint64_t hash) { return static_cast<uint8_t>((hash & 0x7f) | 1); }
+    static Tag home_tag(uint64_t hash) { return static_cast<Tag>(hash | 0x80); }
+    static Tag passed_tag(uint64_t hash) { return static_cast<Tag>((hash & 0x7f) | 1); }
 
     // One bit for each tag of a bucket that equals `tag`.
 #if defined(__SSE2__)
-    uint32_t matches(size_t at, uint8_t tag) const {
+    uint32_t matches(size_t at, Tag tag) const {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&tags[at * lanes]));
-        const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(every * tag));
+        const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(every * static_cast<uint8_t>(tag)));
         return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)));
     }
     static constexpr uint64_t every = 0x0101010101010101;
 #else
-    uint32_t matches(size_t at, uint8_t tag) const {
+    uint32_t matches(size_t at, Tag tag) const {
         uint32_t found = 0;
         for (size_t lane = 0; lane < lanes; ++lane) found |= uint32_t{tags[at * lanes + lane] == tag} << lane;
         return found;
@@ -142,7 +143,7 @@ private:
     // An entry for a key with this hash.
     [[gnu::always_inline]] Entry& claim(uint64_t hash) {
         const size_t home = bucket(hash);
-        const uint32_t free = matches(home, 0);
+        const uint32_t free = matches(home, Tag{});
         if (free == 0) [[unlikely]] return claim_past(hash, home);
         const size_t place = home * lanes + lane(free);
         tags[place] = home_tag(hash);
@@ -151,8 +152,8 @@ private:
 
     // Where keys hold nothing elsewhere, the entry is left as it is: one line of memory less to fetch and to write.
     [[gnu::always_inline]] void clear(uint32_t place) {
-        if (tags[place] < 0x80) [[unlikely]] forget_past(place);
-        tags[place] = 0;
+        if (tags[place] < Tag{0x80}) [[unlikely]] forget_past(place);
+        tags[place] = Tag{};
         if constexpr (Keys::elsewhere) keys.drop(entries[place]);
     }
 
@@ -162,7 +163,7 @@ private:
             uint8_t& count = passed[passage(at, hash)];
             count += count < UINT8_MAX;
             at = after(at);
-            free = matches(at, 0);
+            free = matches(at, Tag{});
         }
         const size_t place = at * lanes + lane(free);
         tags[place] = passed_tag(hash);
@@ -180,13 +181,14 @@ private:
     void resize(size_t count) {
         buckets = count * 2 / lanes + 2;  // half full
         std::vector<Entry> old(buckets * lanes);
-        std::vector<uint8_t> new_tags(buckets * lanes, 0), new_passed(4 * buckets, 0);
+        std::vector<Tag> new_tags(buckets * lanes);
+        std::vector<uint8_t> new_passed(4 * buckets);
         old.swap(entries);
         tags.swap(new_tags);
         passed.swap(new_passed);
         room = count;
         for (size_t place = 0; place < old.size(); ++place)
-            if (new_tags[place] != 0) claim(hash(Keys::view(old[place]))) = old[place];
+            if (new_tags[place] != Tag{}) claim(hash(Keys::view(old[place]))) = old[place];
     }
 };
 

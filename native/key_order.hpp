@@ -71,6 +71,24 @@ inline void sort_few_codes(Item* items, size_t count) {
     }
 }
 
+// Insertion sort of what is nearly in order; gives up, with the items in some order, where it would take many steps.
+inline bool finish_codes(Item* items, size_t count) {
+    size_t steps = 2 * count;
+    for (size_t at = 1; at < count; ++at) {
+        const Item item = items[at];
+        if (items[at - 1].code <= item.code) [[likely]] continue;
+        size_t hole = at;
+        do {
+            items[hole] = items[hole - 1];
+            --hole;
+        } while (hole > 0 && items[hole - 1].code > item.code);
+        items[hole] = item;
+        if (at - hole > steps) return false;
+        steps -= at - hole;
+    }
+    return true;
+}
+
 // One pass of a radix sort, on the bits that `mask` leaves after `shift`; `places` says where each digit starts.
 inline void scatter(const Item* from, Item* to, size_t count, int shift, uint32_t mask, uint32_t* places) {
     for (size_t at = 0; at < count; ++at) to[places[from[at].code >> shift & mask]++] = from[at];
@@ -112,7 +130,7 @@ inline void sort_codes(Item* items, Item* scratch, size_t count, int width) {
         scatter(items, scratch, count, shift + 2 * bits, mask, places[2]);
         std::copy(scratch, scratch + count, items);
     }
-    if (shift == 0) return;
+    if (shift == 0 || finish_codes(items, count)) return;
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code >> shift != items[start].code >> shift) {
             if (at - start > 1) sort_codes(items + start, scratch, at - start, shift);
@@ -182,6 +200,9 @@ void sort_items(const typename Keys::Entry* entries, Item* items, uint64_t* word
     squeeze(words, count, mask, shift, items);
     sort_codes(items, reinterpret_cast<Item*>(words), count, width - shift);
     if (Keys::words_decide && shift == 0) return;  // distinct keys have distinct codes
+    bool ties = false;
+    for (size_t at = 1; at < count; ++at) ties |= items[at].code == items[at - 1].code;
+    if (!ties) return;
     for (size_t start = 0, at = 1; at <= count; ++at)
         if (at == count || items[at].code != items[start].code) {
             if (at - start > 1)

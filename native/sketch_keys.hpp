@@ -24,6 +24,10 @@ constexpr uint64_t level_mask = (uint64_t{1} << level_bits) - 1;
 constexpr uint64_t vacant = 0;  // level of an entry that has never held a key
 constexpr uint64_t most_elements = level_mask >> 1;
 
+// What is in an entry, see counter_table.hpp. A type of its own: plain bytes may alias anything, so that the compiler
+// would read the table's fields again after each one written.
+enum class Tag : uint8_t {};
+
 struct Seed {
     uint64_t word[4];
 };
@@ -74,7 +78,7 @@ public:
     }
     void drop(const Entry&) {}
     bool crowded() const { return false; }
-    void compact(Entry*, const uint8_t*, size_t) {}
+    void compact(Entry*, const Tag*, size_t) {}
     size_t memory() const { return 0; }
 };
 
@@ -254,11 +258,11 @@ public:
     bool crowded() const { return blocks.crowded(); }
 
     // Entries whose tag is 0 hold no key.
-    void compact(Entry* entries, const uint8_t* tags, size_t count) {
+    void compact(Entry* entries, const Tag* tags, size_t count) {
         Blocks fresh;
         for (size_t at = 0; at < count; ++at) {
             Entry* const entry = entries + at;
-            if (tags[at] == 0 || entry->short_length() <= within) continue;
+            if (tags[at] == Tag{} || entry->short_length() <= within) continue;
             const size_t size = block_size(*entry);
             uint8_t* block = fresh.take(size);
             std::memcpy(block, entry->block, size);

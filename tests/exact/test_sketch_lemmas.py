@@ -312,6 +312,17 @@ def test_long_streams_of_integers_equal_the_printed_algorithm(spread: int, capac
     assert sketch.decrements == decrements
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_keys_that_crowd_together_are_put_in_order(text: bool) -> None:
+    """A few keys far apart leave the many close together undecided by the first passes of the sort."""
+    rng = np.random.default_rng(5)
+    numbers = np.concatenate([rng.choice(1 << 16, 3000, replace=False), 1 << np.arange(20, 63)]).astype(np.int64)
+    keys = [int(number).to_bytes(8) if text else int(number) for number in rng.permutation(numbers)]
+    sketch = MisraGriesSketch(len(keys))
+    sketch.update(pa.array(keys))
+    assert sketch.counters()[0].to_pylist() == sorted(keys)
+
+
 def test_the_portable_way_to_squeeze_bits_is_the_fast_one() -> None:
     """Where the processor lacks the instruction, the order of keys is the same."""
     words = SeededBits(3).words(500)
