@@ -140,7 +140,7 @@ def report_merge(sketches: int, capacity: int) -> None:
         sketch = MisraGriesSketch(capacity)
         sketch.update(names.take(pa.array(zipf(5 * capacity, rng))))
         made.append(sketch)
-    seconds = best(1, lambda: made[0].merge(*made[1:]))
+    seconds = best(1, lambda: made[0].merge(*made[1:]))[0]
     print(f"\nMerging {sketches:,} sketches of {capacity:,} string counters: {seconds:.2f} s.")
 
 
