@@ -83,6 +83,23 @@ def test_a_line_break_in_a_column_name_is_refused(tmp_path: Path) -> None:
         open_rows(path, key="x", unit=None)
 
 
+def test_columns_of_several_parquet_files_are_told_apart_by_case(tmp_path: Path) -> None:
+    """Also where the files have them in another order, or one has other columns, some of them nested."""
+    inside = [{"k": "inner", "m": {"k": "inmost"}}] * 3
+    tables = [
+        pa.table({"k": ["a"] * 3, "K": ["A"] * 3}),
+        pa.table({"K": ["A"] * 3, "k": ["a"] * 3}),
+        pa.table({"s": inside, "l": [inside] * 3, "k": ["a"] * 3, "n": [1] * 3, "K": ["A"] * 3}),
+    ]
+    for number, table in enumerate(tables):
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    files = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    assert counts_of(files, key="k") == {"a": 9}
+    assert counts_of(files, key="K") == {"A": 9}
+    with pytest.raises(InvalidParameter, match=r"column 'm' is not in the source; it has: s, l, k, n, K\."):
+        counts_of(files[2], key="m")
+
+
 def test_parquet_keeps_types_and_columns_that_differ_in_case(tmp_path: Path) -> None:
     """Integer keys stay integers, and 'a' is not 'A'."""
     path = tmp_path / "a.parquet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dptally.errors import InvalidParameter, InvalidSource
@@ -132,12 +133,31 @@ def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
     finally:
         session.close()
     for name, columns in zip(files, found, strict=True):
-        for column, (_, first), (_, kind) in zip(wanted, found[0], columns, strict=True):
+        for column, first, kind in zip(wanted, found[0].types, columns.types, strict=True):
             if kind != first:
                 raise InvalidSource(f"column '{column}' has the type {first} in '{files[0]}' and {kind} in '{name}'.")
-    selected = ", ".join(f"{quote_identifier(column)} AS c{i}" for i, (column, _) in enumerate(found[0]))
-    sql = f"SELECT {selected} FROM {_read_parquet(paths)}"  # noqa: S608 - built from quoted names and literals
-    return Scan(types=tuple(kind for _, kind in found[0]), attach=lambda _: sql, paths=paths)
+    if any(columns.twins for columns in found):  # columns of several files are matched by name, whatever the case
+        sql = " UNION ALL ".join(_select(columns, [path]) for path, columns in zip(paths, found, strict=True))
+    else:
+        sql = _select(found[0], paths)
+    return Scan(types=found[0].types, attach=lambda _: sql, paths=paths)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Wanted columns of a Parquet file: what DuckDB calls them, and their types.
+
+    `twins` says whether some columns of the file differ in case only; DuckDB renames all but the first of them.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    twins: bool
+
+
+def _select(columns: _Columns, paths: Sequence[str]) -> str:
+    selected = ", ".join(f"{quote_identifier(name)} AS c{i}" for i, name in enumerate(columns.names))
+    return f"SELECT {selected} FROM {_read_parquet(paths)}"  # noqa: S608 - built from quoted names and literals
 
 
 def _read_parquet(paths: Sequence[str]) -> str:
@@ -145,11 +165,8 @@ def _read_parquet(paths: Sequence[str]) -> str:
     return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = false)"
 
 
-def _wanted_columns(session: Session, path: str, name: str, wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """What DuckDB calls each wanted column of a Parquet file, and its type.
-
-    Found by position: DuckDB renames columns that differ in case only.
-    """
+def _wanted_columns(session: Session, path: str, name: str, wanted: Sequence[str]) -> _Columns:
+    """Find columns of a Parquet file, by their positions."""
     try:
         described = session.types(f"SELECT * FROM {_read_parquet([path])}")  # noqa: S608 - quoted literals
         names = _outer_columns(session, path)
@@ -158,7 +175,9 @@ def _wanted_columns(session: Session, path: str, name: str, wanted: Sequence[str
     if not names or len(names) != len(described):
         raise InvalidSource(f"'{name}' is not a readable Parquet file; it may be damaged or incomplete.")
     require_columns(wanted, names)
-    return [described[names.index(column)] for column in wanted]
+    found = [described[names.index(column)] for column in wanted]
+    twins = len({column.lower() for column in names}) < len(names)
+    return _Columns(tuple(column for column, _ in found), tuple(kind for _, kind in found), twins)
 
 
 def _outer_columns(session: Session, path: str) -> list[str]:
