@@ -23,7 +23,7 @@ from dptally.errors import DptallyError, InvalidParameter
 from dptally.randomness import BitSource
 from dptally.randomness.keyed import KeyedWords
 
-__all__ = ["HashCollision", "bound_contributions", "check_max_keys_per_unit"]
+__all__ = ["HashCollision", "bound_contributions", "check_max_keys_per_unit", "differing"]
 
 
 class HashCollision(DptallyError):  # noqa: N818 - named for what it is
@@ -147,13 +147,13 @@ def _starts(
 def _changes(column: pa.Array, before: pa.Array | None) -> NDArray[np.bool_]:
     """Return for each value whether it differs from the one before it; the very first does."""
     changes = np.ones(len(column), dtype=bool)
-    changes[1:] = _differ(column.slice(1), column.slice(0, len(column) - 1))
+    changes[1:] = differing(column.slice(1), column.slice(0, len(column) - 1))
     if before is not None and len(column):
-        changes[:1] = _differ(column.slice(0, 1), before)
+        changes[:1] = differing(column.slice(0, 1), before)
     return changes
 
 
-def _differ(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+def differing(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Compare values one by one; null equals null, and floats are compared by their bits."""
     if pa.types.is_floating(left.type):
         whole = pa.int64() if left.type == pa.float64() else pa.int32()

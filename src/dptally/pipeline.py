@@ -428,7 +428,7 @@ def _count(
     scheme = mechanism.law.scheme
     sparse = isinstance(scheme, Ppswor) and scheme.power == 1 and scheme.rate <= _SPARSE
     by_row = bits.private and rows.unit is None and rows.count is None and not rows.counted_at_source
-    if sparse and by_row and not rows.once:
+    if sparse and by_row and rows.repeatable:
         assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
         return sample_keys(rows, scheme, bits=paid.bits, memory_limit=memory_limit, progress=report)
     if isinstance(mechanism.law, SampleAndThreshold) and by_row:

@@ -131,3 +131,10 @@ def test_bad_tables_are_refused(tmp_path: Path) -> None:
             read_devices(tmp_path / source, **options)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="key, unit and table are for files"):
         read_devices(list, key="word")
+
+
+def test_a_unit_that_is_not_a_number_is_one_device(tmp_path: Path) -> None:
+    """No NaN equals another one, and yet their rows belong to one unit."""
+    file = tmp_path / "t.parquet"
+    pl.DataFrame({"u": [float("nan")] * 100 + [1.0], "k": ["a"] * 101}).write_parquet(file)
+    assert read_devices(file, key="k", unit="u") == ["a", "a"]

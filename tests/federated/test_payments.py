@@ -79,6 +79,15 @@ def test_a_round_that_is_asked_again_is_paid_again(ledger: Ledger, tmp_path: Pat
         Server(HistogramRounds(1, "1e-6"), state=state, ledger=other)
 
 
+def test_a_second_attempt_is_not_paid_by_the_raised_threshold(tmp_path: Path) -> None:
+    """Devices in league lower the threshold: its profile is not that of the law that is judged."""
+    ledger = Ledger(tmp_path / "tight.db", epsilon=100, delta="0.1", accounting="tight")
+    for _ in range(2):
+        Server(HistogramRounds(1, "1e-6", colluding=50), state=tmp_path / "run.json", ledger=ledger).begin_round()
+    entries = ledger.history()
+    assert len(entries) == 2 and all(part.law is None for entry in entries for part in entry.spending.parts)
+
+
 def test_a_run_that_the_budget_does_not_allow_asks_nobody(tmp_path: Path) -> None:
     """No call leaves, and no attempt is recorded."""
     ledger = Ledger(tmp_path / "small.db", epsilon="1/2", delta="1e-6")

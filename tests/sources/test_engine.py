@@ -9,10 +9,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -257,6 +259,37 @@ def test_progress_is_reported(large: Path) -> None:
         list(result.batches())
     assert seen[0] == ("bounding contributions", None)
     assert all(fraction is None or 0 <= fraction <= 1 for _, fraction in seen)
+
+
+def test_only_what_stays_the_same_is_read_more_than_once(tmp_path: Path) -> None:
+    """A row that moves from one key to another between two readings would count for both."""
+
+    class Stream:
+        def __iter__(self) -> Iterator[str]:
+            return iter("abc")
+
+    file = tmp_path / "a.parquet"
+    pl.DataFrame({"k": ["a"]}).write_parquet(file)
+    for source in (str(file), pl.DataFrame({"k": ["a"]}), pa.table({"k": ["a"]})):
+        assert open_rows(source, key="k", unit=None).repeatable
+    for source in (pl.scan_parquet(file), duckdb.connect().sql("SELECT random() AS k")):
+        assert not open_rows(source, key="k", unit=None).repeatable
+    assert open_rows(["a"], key=None, unit=None).repeatable
+    for source in (iter(["a"]), Stream()):
+        assert not open_rows(source, key=None, unit=None).repeatable
+    rows = open_rows(str(file), key="k", unit=None)
+    rows.check_unchanged()
+    pl.DataFrame({"k": ["a", "b"]}).write_parquet(file)
+    with pytest.raises(InvalidSource, match="was changed while it was read"):
+        rows.check_unchanged()
+
+
+def test_a_query_is_not_counted_in_parts() -> None:
+    """It would be run again for each part, with other results."""
+    relation = duckdb.connect().sql("SELECT i::VARCHAR || random()::VARCHAR AS k FROM range(1500000) r(i)")
+    rows = open_rows(relation, key="k", unit=None)
+    with count_keys(rows, max_keys_per_unit=1, bits=SeededBits(1), memory_limit="25MB") as frequencies:
+        assert sum(int(counts.sum()) for _, counts in frequencies.batches()) == 1_500_000
 
 
 @pytest.mark.parametrize("bad", ["much", "4", "-1GB", "0GB", 4])

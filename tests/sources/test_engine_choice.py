@@ -122,7 +122,6 @@ def test_same_release(tmp_path: Path) -> None:
         ),
         ({"engine": "spark", "memory_limit": "1GB"}, "memory_limit needs the engine 'duckdb': Spark"),
         ({"engine": "spark"}, "the engine 'spark' reads files and Spark DataFrames"),
-        ({"engine": "polars", "mechanism": "misra_gries"}, "a sketch depends on the order of rows"),
     ],
 )
 def test_refused_requests(options: dict[str, Any], message: str) -> None:

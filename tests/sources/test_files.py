@@ -96,7 +96,7 @@ def test_columns_of_several_parquet_files_are_told_apart_by_case(tmp_path: Path)
     files = [str(tmp_path / f"{number}.parquet") for number in range(3)]
     assert counts_of(files, key="k") == {"a": 9}
     assert counts_of(files, key="K") == {"A": 9}
-    with pytest.raises(InvalidParameter, match=r"column 'm' is not in the source; it has: s, l, k, n, K\."):
+    with pytest.raises(InvalidParameter, match=r"column 'm' is not in '.*2\.parquet'; it has: s, l, k, n, K\."):
         counts_of(files[2], key="m")
 
 
@@ -187,9 +187,9 @@ def test_bad_files(source: Any, message: str, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"key": "x"}, "column 'x' is not in the source; it has: q, u, n."),
-        ({"key": "q", "unit": "x"}, "column 'x' is not in the source; it has: q, u, n."),
-        ({"key": "q", "count": "x"}, "column 'x' is not in the source; it has: q, u, n."),
+        ({"key": "x"}, "column 'x' is not among the 3 names in the first line of"),
+        ({"key": "q", "unit": "x"}, "column 'x' is not among the 3 names in the first line of"),
+        ({"key": "q", "count": "x"}, "column 'x' is not among the 3 names in the first line of"),
         ({"key": ["q", "q"]}, "column 'q' is named twice in key."),
         ({"key": []}, "key must name at least one column."),
         ({"key": None}, "key must name the key column of a table."),
@@ -205,6 +205,17 @@ def test_bad_requests(request_: dict[str, Any], message: str, tmp_path: Path) ->
     with pytest.raises(InvalidParameter) as error:
         open_rows(tmp_path / "a.csv", **{"unit": None, **request_})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["secret,1\nother,2\n", '{"secret": 1}\n'])
+def test_names_that_may_be_data_are_not_shown(content: str, tmp_path: Path) -> None:
+    """The first line of a CSV without a header is a row; fields of JSON may be people. A likely name is shown."""
+    path = tmp_path / ("a.jsonl" if content.startswith("{") else "a.csv")
+    path.write_text(content)
+    for wanted, shown in (("user", "which are not shown: they may be data."), ("secrets", "did you mean 'secret'?")):
+        with pytest.raises(InvalidParameter, match="is not among the") as error:
+            open_rows(path, key=wanted, unit=None)
+        assert str(error.value).endswith(shown) and ("secret'" in str(error.value)) == (wanted == "secrets")
 
 
 def test_format(tmp_path: Path) -> None:

@@ -78,3 +78,26 @@ def test_seeded_releases_repeat_themselves() -> None:
         dptally.publish(counts, epsilon=1, delta="1e-6", randomness=SeededBits(seed)).table() for seed in (1, 1, 2)
     )
     assert first.equals(again) and not first.equals(other)
+
+
+@pytest.mark.parametrize("scheme", [dptally.Ppswor("0.001"), dptally.Priority("0.001")])
+def test_no_true_frequency_is_left_in_the_law(scheme: Any) -> None:
+    """A law that samples remembers the rows it has drawn from; the one in the release has drawn nothing."""
+    release = dptally.publish({"a": 100_000, "b": 7, "c": 777_777}, epsilon=1, delta="1e-6", sampling=scheme)
+    seen: set[int] = set()
+    waiting: list[Any] = [release.law]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, dict):
+            waiting += [*thing.keys(), *thing.values()]
+        elif isinstance(thing, list | tuple | set):
+            assert len(thing) < 100_000
+            waiting += thing
+        elif isinstance(thing, int):
+            assert thing not in (100_000, 777_777)
+        elif type(thing).__module__.startswith("dptally"):
+            waiting += vars(thing).values() if hasattr(thing, "__dict__") else []
+    assert release.table().height == 2

@@ -7,6 +7,7 @@ out.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -64,8 +65,13 @@ def _one_each(rows: Iterable[tuple[Any, Any]], bits: BitSource) -> list[Any]:
     held: dict[Any, dict[Any, None]] = {}
     for value, unit in rows:
         if value is not None and unit is not None:
-            held.setdefault(unit, {})[value] = None
+            held.setdefault(_itself(unit), {})[_itself(value)] = None
     return [list(values)[draw_integer(len(values), bits)] for values in held.values()]
+
+
+def _itself(value: Any) -> Any:
+    """The value; one and the same object for all NaN, as no two of them are equal."""
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _from_files(source: str | Path, key: str, unit: str | None) -> Iterable[tuple[Any, Any]]:

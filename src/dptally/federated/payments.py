@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.ledger.paying import as_account
 from dptally.observation_models import SampleAndThreshold
-from dptally.privacy.accounting.spending import Spending, law_part
+from dptally.privacy.accounting.spending import Part, Spending
 
 if TYPE_CHECKING:
     from dptally.federated.protocol import Round
@@ -63,8 +63,9 @@ class Payments:
             self._run.drawn()
         if self._whole is None or again:
             rate = Fraction(asked.rate, _RATE_UNIT)
-            law = SampleAndThreshold(asked.epsilon, asked.delta, rate=rate, threshold=asked.threshold)
-            event = Spending("sample_and_threshold", asked.epsilon, asked.delta, (law_part(law, 1),))
+            law = SampleAndThreshold(asked.epsilon, asked.delta, rate=rate, threshold=asked.threshold)  # or it refuses
+            # Without its profile: the threshold of a round may be higher than the one that devices in league leave.
+            event = Spending("sample_and_threshold", law.epsilon, law.delta, (Part(law.epsilon, law.delta),))
             note = f"round {asked.number} of the task {asked.task}"[:100]
             self._round = self._account.reserve(event, unit="device", note=note)
             self._round.drawn()

@@ -69,11 +69,11 @@ class Domain:
         if self.name == "utf8" and isinstance(value, bytes):
             return value.hex()
         if isinstance(value, str):
-            try:
-                encoded = value.encode()
-            except UnicodeEncodeError:
-                raise InvalidParameter("a value holds text that is not valid Unicode.") from None
-            return encoded.hex() if self.name == "utf8" else value
+            if any(
+                "\ud800" <= character <= "\udfff" for character in value
+            ):  # an error of `encode` would hold the text
+                raise InvalidParameter("a value holds text that is not valid Unicode.")
+            return value.encode().hex() if self.name == "utf8" else value
         raise InvalidParameter(f"a value of the domain {self.name!r} must be text, got {type(value).__name__}.")
 
     def _bits(self, value: object) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.integer_columns import integer_column
 from dptally.mechanisms.base import Counted, Drawn
+from dptally.observation_models.reading import read_law
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 from dptally.privacy import Guarantee
 from dptally.privacy.accounting.spending import Part, Spending, law_part
@@ -97,7 +98,9 @@ class IndependentKeys:
             reported.append(part.append_column("value", integer_column(values[kept])))
         rows = pa.concat_tables(reported).combine_chunks()
         rows = in_order_of_keys(without_metadata(rows), frequencies.key)
-        return Drawn(rows, self.promise(frequencies.unit, private=bits.private), self.certificate, self.law)
+        # A law that samples remembers rows it has drawn from, which are true frequencies: a fresh one goes out.
+        law = self.law if self.law.scheme is None else read_law(self.law.facts())
+        return Drawn(rows, self.promise(frequencies.unit, private=bits.private), self.certificate, law)
 
     def promise(self, unit: str | None, *, private: bool) -> Guarantee:
         """What is promised for what is drawn.

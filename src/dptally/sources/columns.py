@@ -7,6 +7,7 @@ Arrow (which compares neighbours when contributions are bounded) disagree on NaN
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -45,18 +46,31 @@ def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def require_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
+def require_columns(
+    wanted: Iterable[str], present: Sequence[str], *, where: str = "the source", read_from: str | None = None
+) -> None:
     """Refuse a request for a column that is missing or ambiguous.
+
+    Args:
+        wanted: the columns to read.
+        present: those that the source has.
+        where: what the source is called.
+        read_from: for text, the part of it that names were read from. Of a file without a header that is data, so
+            that only a name much like the wanted one is shown.
 
     Raises:
         InvalidParameter: names the column and those that exist.
     """
     for name in wanted:
+        if name not in present and read_from is not None:
+            close = difflib.get_close_matches(name, present, 1, 0.75)
+            meant = f"; did you mean '{close[0]}'?" if close else ", which are not shown: they may be data."
+            raise InvalidParameter(f"column '{name}' is not among the {len(present)} names in {read_from}{meant}")
         if name not in present:
             has = f"it has: {', '.join(present)}" if present else "it has no columns"
-            raise InvalidParameter(f"column '{name}' is not in the source; {has}.")
+            raise InvalidParameter(f"column '{name}' is not in {where}; {has}.")
         if list(present).count(name) > 1:
-            raise InvalidParameter(f"column '{name}' is in the source more than once; give each column its own name.")
+            raise InvalidParameter(f"column '{name}' is in {where} more than once; give each column its own name.")
 
 
 def canonical(expression: str, name: str, duckdb_type: str) -> str:

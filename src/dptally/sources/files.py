@@ -174,7 +174,7 @@ def _wanted_columns(session: Session, path: str, name: str, wanted: Sequence[str
         names, described = [], []
     if not names or len(names) != len(described):
         raise InvalidSource(f"'{name}' is not a readable Parquet file; it may be damaged or incomplete.")
-    require_columns(wanted, names)
+    require_columns(wanted, names, where=f"'{name}'")
     found = [described[names.index(column)] for column in wanted]
     twins = len({column.lower() for column in names}) < len(names)
     return _Columns(tuple(column for column, _ in found), tuple(kind for _, kind in found), twins)

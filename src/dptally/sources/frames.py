@@ -92,7 +92,7 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
     types = describe(schema)
     if isinstance(frame, pl.DataFrame):
         return _scan_of_table(columns if "unknown" not in types else frame, types)
-    return Scan(types=tuple(types), attach=LazyAttachment(columns, schema))
+    return Scan(types=tuple(types), attach=LazyAttachment(columns, schema), unordered=True)
 
 
 def polars_columns(frame: Any, wanted: Sequence[str]) -> tuple[Any, pa.Schema]:
@@ -199,4 +199,4 @@ def open_relation(relation: Any, wanted: Sequence[str]) -> Scan:
         session.register_stream("source", reader.schema, iter(reader))
         return "SELECT * FROM source"
 
-    return Scan(types=tuple(known[name] for name in wanted), attach=attach)
+    return Scan(types=tuple(known[name] for name in wanted), attach=attach, unordered=True)

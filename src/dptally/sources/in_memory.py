@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,7 @@ def _open_iterable(source: Iterable[Any], names: tuple[str, ...] | None) -> tupl
             break
     names, columns = _columns_of(first, names)
     schema = pa.schema([(f"c{i}", column.type) for i, column in enumerate(columns)])
-    once = iter(source) is source
+    once = not isinstance(source, Collection)  # else nothing says that it would come again as it came
 
     def attach(session: Session) -> str:
         session.register("first", pa.table(columns, schema=schema))

@@ -17,6 +17,18 @@ from dptally.sources.scan import Scan
 __all__ = ["Rows", "check_request", "open_rows"]
 
 
+def _states(paths: Iterable[str]) -> list[tuple[int, int, int] | None]:
+    """What tells whether files were changed."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            state = Path(path).stat()
+            found.append((state.st_ino, state.st_size, state.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return found
+
+
 class Rows:
     """Private rows of a source, not read yet: which columns are keys, and whose they are.
 
@@ -27,7 +39,7 @@ class Rows:
         nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own.
         once: whether the rows can be read one time only.
         counted_at_source: whether the source counts its rows by itself, as a database does.
-        unordered: whether rows come in no particular order, as those of a database do.
+        unordered: whether rows come in no particular order, as those of a database or of a query do.
     """
 
     def __init__(
@@ -49,12 +61,27 @@ class Rows:
         self.unordered = scan.unordered
         self._scan = scan
         self._taken = False
+        self._files = _states(self.paths)
         width = len(self.key)
         self._keys = [canonical(f"c{i}", name, scan.types[i]) for i, name in enumerate(self.key)]
         self._unit = canonical(f"c{width}", unit, scan.types[width]) if unit is not None else None
         self._count = (
             count_expression(f"c{width}", count, scan.types[width], text=scan.text) if count is not None else None
         )
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether every reading finds the same rows: a row that changes from one key to another counts for both."""
+        return not self.once and not self.unordered
+
+    def check_unchanged(self) -> None:
+        """Refuse files that were written to since they were opened.
+
+        Raises:
+            InvalidSource: one has another size, time of writing or place on disk.
+        """
+        if _states(self.paths) != self._files:
+            raise InvalidSource("a file was changed while it was read; publish again when it is complete.")
 
     def select(self, session: Session) -> str:
         """Attach the source to a session and return SQL for its rows.

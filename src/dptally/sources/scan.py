@@ -23,7 +23,8 @@ class Scan:
         paths: files the session must be allowed to read.
         attach_counted: like `attach`, for a source that counts by itself: each distinct row of c0, c1, ... with its
             number of rows as w. None where DuckDB counts.
-        unordered: whether rows come in no particular order, as those of a database do.
+        unordered: whether rows come in no particular order, as those of a database do, and another reading may find
+            others. The order of a query's rows depends on how it is run, which one row more may change.
     """
 
     types: tuple[str, ...]

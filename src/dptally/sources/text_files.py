@@ -39,7 +39,7 @@ def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Sca
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in files:
         header = _header(_start_of(name), f"'{name}'", delimiter)
-        require_columns(wanted, header)
+        require_columns(wanted, header, read_from=f"the first line of '{name}'")
         groups.setdefault(header, []).append(str(Path(name).absolute()))
     selects = [_csv_select(paths, header, wanted, delimiter) for header, paths in groups.items()]
     return Scan(
@@ -63,7 +63,8 @@ def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
         nothing = ", ".join(f"CAST(NULL AS VARCHAR) AS c{i}" for i in range(len(wanted)))
         return Scan(types=("VARCHAR",) * len(wanted), attach=lambda _: f"SELECT {nothing} LIMIT 0", text=True)
     start = _start_of(files[0])
-    require_columns(wanted, _json_fields(start, f"'{files[0]}'"))
+    fields = _json_fields(start, f"'{files[0]}'")
+    require_columns(wanted, fields, read_from=f"the first lines of '{files[0]}'")
     paths = tuple(str(Path(name).absolute()) for name in files)
     sql = _json_select(paths, wanted)
     return Scan(types=("VARCHAR",) * len(wanted), attach=lambda _: sql, text=True, paths=paths)
@@ -92,7 +93,7 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
     delimiter = "\t" if kind == "tsv" else ","
     name = "standard input"
     header = _json_fields(start, name) if kind == "jsonl" else _header(start, name, delimiter)
-    require_columns(wanted, header)
+    require_columns(wanted, header, read_from=f"the first lines of {name}")
     pipe = _Pipe(start)
 
     def attach(session: Session) -> str:

@@ -34,6 +34,7 @@ class BinnedRows(Rows):
         self.once, self.paths = rows.once, rows.paths
         self.counted_at_source, self.unordered = rows.counted_at_source, rows.unordered
         self._inner = rows
+        self._files = rows._files
         self._grid = grid
 
     def select(self, session: Session) -> str:

@@ -439,11 +439,6 @@ class CounterSketch:
             raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
         if rows.count is not None:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
-        if rows.unordered:
-            raise InvalidParameter(
-                "a sketch depends on the order of rows, which this source does not promise; "
-                "publish its counts by another mechanism, or write the rows to a file first."
-            )
         reading, target = self._reading(), checkpoint
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
         try:

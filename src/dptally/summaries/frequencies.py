@@ -97,8 +97,7 @@ class Frequencies(Counting):
             raise InvalidSource(f"column '{self._rows.count}' adds up to more than 2^62 for a key.")
 
     def _count_unbounded(self) -> Iterator[pa.RecordBatch]:
-        # A database may change between two readings: a row that moved from one key to another would count for both.
-        if self._memory_limit is not None and not self._rows.once and not self._rows.unordered:
+        if self._memory_limit is not None and self._rows.repeatable:
             yield from self._count_in_parts()
             return
         session = self._open(share=1.0)
@@ -129,6 +128,8 @@ class Frequencies(Counting):
             yield first
             yield from counted
             self._stop()
+            if modulus > 1:
+                self._rows.check_unchanged()
 
     @property
     def _columns(self) -> str:

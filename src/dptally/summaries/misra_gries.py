@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.mechanisms.private_misra_gries import SketchContents
 from dptally.randomness import BitSource
+from dptally.sources import Rows
+from dptally.sources.engine import Session
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_keys import as_arrow, key_buffers
 
 __all__ = ["MisraGriesSketch"]
+
+
+def _select(rows: Rows, session: Session) -> str:
+    """SQL for the rows: in their order, or by their keys where they come in one that may depend on them."""
+    sql = rows.select(session)
+    return f"SELECT k0 FROM ({sql}) ORDER BY hash(k0), k0" if rows.unordered else sql  # noqa: S608 - no value of the data
 
 
 class MisraGriesSketch(CounterSketch):
@@ -113,7 +121,7 @@ class MisraGriesSketch(CounterSketch):
             if batch is not None:
                 self.update(batch.column(0))
 
-        return Reading(lambda rows, session: rows.select(session), take)
+        return Reading(_select, take)
 
     def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, if positive.

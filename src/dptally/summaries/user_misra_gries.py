@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dptally.contributions import check_max_keys_per_unit
+from dptally.contributions import check_max_keys_per_unit, differing
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
 from dptally.sources import Rows
@@ -284,5 +284,5 @@ def _starts(users: pa.Array) -> NDArray[np.int64]:
     count = len(users)
     if count == 0:
         return np.zeros(1, dtype=np.int64)
-    changes = pc.not_equal(users.slice(1), users.slice(0, count - 1)).to_numpy(zero_copy_only=False)
+    changes = differing(users.slice(1), users.slice(0, count - 1))
     return np.concatenate([[0], np.flatnonzero(changes) + 1, [count]]).astype(np.int64)

@@ -74,6 +74,7 @@ class SampledFrequencies(Counting):
             names = list(self.key)
             for batch in counted:
                 yield batch.select(range(len(names))).rename_columns(names), integers(batch.column(len(names)))
+            self._rows.check_unchanged()
         finally:
             self.close()
 
@@ -228,8 +229,10 @@ def sample_keys(
         )
     if rows.count is not None:
         raise InvalidParameter("sampling in two passes reads raw rows; this source holds counts, sample those instead.")
-    if rows.once:
-        raise InvalidParameter("sampling in two passes reads the source twice, and this one can be read only once.")
+    if not rows.repeatable:
+        raise InvalidParameter(
+            "sampling in two passes reads the source twice, and this one can be read only once or may change."
+        )
     check_memory_limit(memory_limit)
     return SampledFrequencies(rows, scheme, bits=bits, memory_limit=memory_limit, progress=progress)
 
