@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import dptally
@@ -148,3 +149,16 @@ def test_import_loads_nothing_heavy() -> None:
     program = f"import sys, dptally; print([name for name in {heavy} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert out.strip() == "[]"
+
+
+def test_publishing_a_file_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """Libraries that only other requests use would take memory and time: ledgers, Gaussian noise, tables of others."""
+    file = tmp_path / "rows.parquet"
+    pl.DataFrame({"key": ["a"] * 100}).write_parquet(file)
+    others = ["flint", "pandas", "pyarrow.parquet", "pyspark", "sqlite3", "altair", "dp_accounting"]
+    program = (
+        "import sys, dptally; dptally.publish(sys.argv[1], key='key', epsilon=1, delta='1e-6').table();"
+        f"print([name for name in {others} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, str(file)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip() == "[]"
