@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import dptally
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -51,6 +52,44 @@ def test_top_is_sorted_by_value(release: Path, run: Run) -> None:
     rows = list(csv.DictReader(io.StringIO(run("top", release, "-n", 2).out)))
     assert [row["fruit"] for row in rows] == ["apple", "pear"]
     assert [row["fruit"] for row in json.loads(run("top", release, "-n", 2, "--json").out)] == ["apple", "pear"]
+
+
+def test_count_has_the_estimate_between_its_bounds(tmp_path: Path, events: Path, run: Run) -> None:
+    """The value of a sampled release is no frequency; the estimate is, and lies within the bounds."""
+    place = tmp_path / "sampled.parquet"
+    request = ("publish", events, "--key", "fruit", *PRIVACY, "--sampling", "ppswor:0.1", "--not-private-seed", 1)
+    assert run(*request, "-o", place, "-q").status == 0
+    rows = list(csv.DictReader(io.StringIO(run("count", place, "pear", "kiwi", "apple").out)))
+    assert list(rows[0]) == ["fruit", "value", "estimate", "lower", "upper"]
+    assert [row["fruit"] for row in rows] == ["pear", "kiwi", "apple"] and rows[1]["estimate"] == ""
+    for row in (rows[0], rows[2]):
+        assert int(row["lower"]) <= int(row["estimate"]) <= int(row["upper"])
+    assert run("count", place, "pear", "--json").out.count('"estimate"') == 1
+
+
+def test_count_of_several_key_columns(tmp_path: Path, run: Run) -> None:
+    """A key has a value for each key column; another number of values is refused with the names of the columns."""
+    place = tmp_path / "two.parquet"
+    counts = {("apple", 7): 500, ("apple", 8): 400, ("pear", 7): 300}
+    dptally.publish(counts, key=["fruit", "year"], epsilon=1, delta="1e-6").save(place)
+    found = json.loads(run("count", place, "pear", 7, "apple", 8, "pear", 8, "--json").out)
+    assert [(row["fruit"], row["year"]) for row in found] == [("pear", "7"), ("apple", "8"), ("pear", "8")]
+    assert found[0]["lower"] <= 300 <= found[0]["upper"] and found[2]["value"] is None
+    done = run("count", place, "apple")
+    assert (done.status, done.out) == (2, "")
+    assert (
+        "a key of this release has 2 parts (fruit, year); give all parts of each key, key after key, got 1." in done.err
+    )
+
+
+def test_count_of_bytes(tmp_path: Path, run: Run) -> None:
+    """Bytes are asked for and shown in hexadecimal, whatever its case."""
+    place = tmp_path / "bytes.parquet"
+    dptally.publish({b"\xab\x01": 500, b"\xff": 400}, epsilon=1, delta="1e-6").save(place)
+    head, *lines = run("count", place, "AB01", "00").out.splitlines()
+    assert head == "key,value,estimate,lower,upper"
+    assert lines[0].startswith(("ab01,5", "ab01,4"))
+    assert lines[1] == "00,,,,"
 
 
 def test_sum_with_a_condition(release: Path, run: Run) -> None:

@@ -6,8 +6,9 @@ JSON:
   `from`, `to` (estimated frequencies, both included), `keys`;
   for a compact release as ``publish --json`` without `output`;
 - top: a list of rows, largest first;
-- count: a list of objects `key` (as given), `value`, `lower`, `upper`, in the order given; null where a table does not
-  have the key;
+- count: a list of objects, in the order given: each key column by its name (as given, bytes in hexadecimal), `value`,
+  `estimate`, `lower`, `upper`, null where a table does not have the key; of a compact release `key`, `value`, `lower`,
+  `upper`;
 - sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
   `where`;
 - verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
@@ -68,13 +69,19 @@ def add_commands(commands: Commands) -> None:
         summary="the counts of given keys",
         details=(
             "The value of each key with bounds. A compact release answers any key of its universe, a table those it\n"
-            "has. Bounds hold for keys that were chosen without looking at the release."
+            "has. Bounds hold for keys that were chosen without looking at the release. A table with several key\n"
+            "columns takes one value for each of them: dptally count release.parquet 22423 France 85123A Spain."
         ),
         example="dptally count release.compact 192.0.2.1 198.51.100.7",
         also="dptally count release.parquet apple pear",
     )
     add_release(count)
-    count.add_argument("keys", metavar="KEY", nargs="+", help="keys to ask for")
+    count.add_argument(
+        "keys",
+        metavar="KEY",
+        nargs="+",
+        help="keys to ask for; with several key columns a value for each, key after key; bytes in hexadecimal",
+    )
     add_confidence(count)
 
     total = add_command(
@@ -208,30 +215,42 @@ def _count(arguments: argparse.Namespace) -> None:
 
     release, confidence = load(arguments.release), _confidence(arguments)
     if isinstance(release, Release):
-        rows = _look_up(release, arguments.keys, confidence)
+        rows, keys = _look_up(release, arguments.keys, confidence), len(release.key)
     else:
-        rows = release.counts(arguments.keys, confidence=confidence)
+        rows, keys = release.counts(arguments.keys, confidence=confidence), 1
     if arguments.json:
         print_json(json_rows(rows))
     elif sys.stdout.isatty():
-        print_table(rows, keys=1)
+        print_table(rows, keys=keys)
     else:
         sys.stdout.write(rows.write_csv())
 
 
-def _look_up(release: Release, keys: list[str], confidence: str) -> pl.DataFrame:
-    """The rows of a table for these keys, as they are written, with nulls for those that were not released."""
+def _look_up(release: Release, parts: list[str], confidence: str) -> pl.DataFrame:
+    """The rows of a table for these keys, as they are written, with nulls for those that were not released.
+
+    Args:
+        release: the table.
+        parts: of the keys, one for each key column, key after key; bytes in hexadecimal.
+        confidence: of the bounds.
+    """
     import polars as pl
 
     from dptally.errors import InvalidParameter
 
-    if len(release.key) != 1:
-        raise InvalidParameter(f"count takes one key column, and this release has {len(release.key)}; use dptally sum.")
-    table = release.table(confidence=confidence)
-    written = table.select(
-        pl.col(release.key[0]).cast(pl.String).alias("key"), pl.col("value"), pl.col("lower"), pl.col("upper")
+    names, table = list(release.key), release.table(confidence=confidence)
+    if len(parts) % len(names):
+        raise InvalidParameter(
+            f"a key of this release has {len(names)} parts ({', '.join(names)}); give all parts of each key, "
+            f"key after key, got {len(parts)}."
+        )
+    binary = [name for name in names if table.schema[name] == pl.Binary]
+    written = table.with_columns(
+        pl.col(name).bin.encode("hex") if name in binary else pl.col(name).cast(pl.String) for name in names
     )
-    return pl.DataFrame({"key": keys}).join(written, on="key", how="left", maintain_order="left")
+    asked = pl.DataFrame({name: parts[place :: len(names)] for place, name in enumerate(names)})
+    asked = asked.with_columns(pl.col(name).str.to_lowercase() for name in binary)
+    return asked.join(written, on=names, how="left", maintain_order="left")
 
 
 def _sum(arguments: argparse.Namespace) -> None:
