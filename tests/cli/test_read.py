@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
+from dptally.heavy_hitters import load_tree
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -45,6 +46,49 @@ def test_show_of_an_empty_release(tmp_path: Path, run: Run) -> None:
     done = run("show", tmp_path / "r.parquet")
     assert done.status == 0
     assert "0 released keys" in done.out
+
+
+@pytest.fixture
+def trees(tmp_path: Path, events: Path, run: Run) -> dict[str, Path]:
+    """Files that hold no table: a tree of counts, and a tree of prefixes."""
+    ranges, prefixes = tmp_path / "ranges.parquet", tmp_path / "prefixes.parquet"
+    interval = ("--value", "user", "--low", 0, "--high", 1500)
+    assert run("quantile", events, *interval, *PRIVACY, "-o", ranges, "--quiet").status == 0
+    assert run("heavy-hitters", events, "--key", "fruit", *PRIVACY, "--levels", "1,3,5", "-o", prefixes).status == 0
+    return {"ranges": ranges, "prefixes": prefixes}
+
+
+def test_show_of_a_tree_of_counts(trees: dict[str, Path], run: Run) -> None:
+    """Guarantee, certificate and quartiles; in JSON as the command that made it says them."""
+    done = run("show", trees["ranges"])
+    assert done.status == 0
+    for part in ("a tree of counts of 'user'", "differentially private", "Certificate:", "q,estimate,lower,upper"):
+        assert part in done.out
+    facts = json.loads(run("show", trees["ranges"], "--json").out)
+    assert facts["quantiles"] == json.loads(run("quantile", "--from", trees["ranges"], "--json").out)["quantiles"]
+
+
+def test_show_of_a_tree_of_prefixes(trees: dict[str, Path], run: Run) -> None:
+    """Guarantee, certificate and the heaviest values and prefixes where the tree ends."""
+    done = run("show", trees["prefixes"], "-n", 2)
+    assert done.status == 0
+    for part in ("in 3 levels", "differentially private", "Certificate:", "apple", "pear", "... and 1 more"):
+        assert part in done.out
+    facts = json.loads(run("show", trees["prefixes"], "--json").out)
+    assert [row["prefix"] for row in facts["rows"]][:2] == ["apple", "pear"]
+    assert facts["nodes"] == len(load_tree(trees["prefixes"]))
+
+
+@pytest.mark.parametrize("command", [("top",), ("count", "apple"), ("sum",)])
+def test_trees_are_named_where_a_table_is_needed(trees: dict[str, Path], run: Run, command: tuple[str, ...]) -> None:
+    """One sentence says what the file is and which command reads it."""
+    name, *rest = command
+    done = run(name, trees["ranges"], *rest)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from" in done.err
+    done = run(name, trees["prefixes"], *rest)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "is a tree of prefixes; see its heaviest ones with dptally show" in done.err
 
 
 def test_top_is_sorted_by_value(release: Path, run: Run) -> None:
