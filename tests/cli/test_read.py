@@ -145,6 +145,18 @@ def test_sum_with_a_condition(release: Path, run: Run) -> None:
     assert run("sum", release).out.startswith("Count: ")
 
 
+def test_sum_tells_its_upper_bound_from_what_is_estimated(release: Path, run: Run) -> None:
+    """JSON has the bound on released keys by itself, and says for which questions bounds are."""
+    found = json.loads(run("sum", release, "--json").out)
+    assert found["upper"] == pytest.approx(found["upper_released"] + found["unreleased"])
+    assert found["bounds"] == "for questions that look at keys alone"
+    assert json.loads(run("sum", release, "--times", "1", "--json").out) == {**found, "times": "1"}
+    wider = json.loads(run("sum", release, "--where", "value > 0", "--json").out)
+    assert wider["bounds"] == "for questions that look at what was drawn"
+    assert wider["upper_released"] > found["upper_released"]
+    assert "bounds for questions that look at what was drawn." in run("sum", release, "--where", "value > 0").out
+
+
 def test_sum_of_functions_and_with_factors(release: Path, run: Run) -> None:
     """Sums of named functions and with factors say what was added up."""
     assert run("sum", release, "--of", "keys").out.startswith("Number of keys: ")

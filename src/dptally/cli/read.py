@@ -10,8 +10,9 @@ JSON:
 - count: a list of objects, in the order given: each key column by its name (as given, bytes in hexadecimal), `value`,
   `estimate`, `lower`, `upper`, null where a table does not have the key; of a compact release `key`, `value`, `lower`,
   `upper`;
-- sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
-  `where`;
+- sum: `estimate`, `lower`, `upper_released` (what the released keys carry at most), `unreleased` (what is estimated
+  for the others), `upper` (both together, which is no bound for all keys), null where there is no bound, `keys`,
+  `confidence`, `bounds` (for which questions), `kind`, `of`, `times`, `where`;
 - verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
   and nothing on standard output.
 """
@@ -342,13 +343,17 @@ def _sum(arguments: argparse.Namespace) -> None:
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
-        numbers = {name: part if math.isfinite(part) else None for name, part in asdict(found).items()}
+        facts = {**asdict(found), "upper_released": found.upper_released}
+        by_value = facts.pop("by_value")
+        numbers = {name: part if math.isfinite(part) else None for name, part in facts.items()}
+        bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
         asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
-        print_json({**numbers, **asked})
+        print_json({**numbers, "bounds": bounds, **asked})
     else:
         names = {"count": "Count", "keys": "Number of keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
-        say(f"{label if arguments.times is None else f'{label} times {arguments.times}'}: {found}")
+        label = label if arguments.times is None else f"{label} times {arguments.times}"
+        say(f"{label}: {found.in_words(parts=True)}")
 
 
 def _verify(arguments: argparse.Namespace) -> None:
