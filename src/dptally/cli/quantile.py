@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dptally.cli.parser import Commands
     from dptally.releases.range_release import RangeRelease
 
-__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value"]
+__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value", "refuse_databases"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
 _NEEDED = {"input": "INPUT", "value": "--value", "low": "--low", "high": "--high", "epsilon": "--epsilon"}
@@ -136,6 +136,7 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         raise InvalidParameter(
             f"the following arguments are required: {', '.join(missing)}; see dptally quantile --help."
         )
+    refuse_databases("quantile", arguments.input)
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None:
         check_target(output, overwrite=arguments.overwrite)
@@ -171,6 +172,14 @@ def _load(arguments: argparse.Namespace) -> RangeRelease:
     if given:
         raise InvalidParameter(f"--from asks a saved tree and reads no data; leave out {', '.join(given)}.")
     return load_ranges(arguments.saved)
+
+
+def refuse_databases(command: str, inputs: list[str]) -> None:
+    """Say what to do with the URL of a database, of which a command cannot name the table."""
+    if any("://" in given for given in inputs):
+        raise InvalidParameter(
+            f"dptally {command} reads files, not databases; write the columns it needs to a Parquet or CSV file first."
+        )
 
 
 def quantile_rows(release: RangeRelease, shares: Iterable[object], confidence: object) -> list[dict[str, Any]]:
