@@ -104,7 +104,7 @@ def estimate_sum(
     level = as_confidence(confidence)
     wanted = frequency_function(of)
     by_value = chosen_among is not None
-    alike = 1.0 if factors is None else factors if isinstance(factors, float) else None
+    alike = None if isinstance(factors, np.ndarray) else 1.0 if factors is None else float(factors)
     times = factors if isinstance(factors, np.ndarray) else np.full(len(values), alike)
     estimate = float((law.estimator(kind, wanted).weights(values) * times).sum())
     if not len(values):
