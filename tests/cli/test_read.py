@@ -10,6 +10,7 @@ import pytest
 
 import dptally
 from dptally.heavy_hitters import load_tree
+from dptally.trie_pipeline import publish_tree
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -54,7 +55,8 @@ def trees(tmp_path: Path, events: Path, run: Run) -> dict[str, Path]:
     ranges, prefixes = tmp_path / "ranges.parquet", tmp_path / "prefixes.parquet"
     interval = ("--value", "user", "--low", 0, "--high", 1500)
     assert run("quantile", events, *interval, *PRIVACY, "-o", ranges, "--quiet").status == 0
-    assert run("heavy-hitters", events, "--key", "fruit", *PRIVACY, "--levels", "1,3,5", "-o", prefixes).status == 0
+    fruit = {"apple": 50_000, "pear": 20_000, "plum": 5_000}
+    publish_tree(fruit, epsilon=1, delta="1e-6", levels=[1, 3, 5]).save(prefixes)
     return {"ranges": ranges, "prefixes": prefixes}
 
 
