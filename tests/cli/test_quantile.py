@@ -55,6 +55,32 @@ def test_a_file_and_json(run: Run, flights: Path, tmp_path: Path) -> None:
     assert again.status != 0 and "exists" in again.err
 
 
+def test_a_saved_tree_is_asked_again(run: Run, flights: Path, tmp_path: Path) -> None:
+    """The same file gives the same quantiles, and others, without data or parameters."""
+    place = tmp_path / "ranges.parquet"
+    first = run("quantile", flights, *INTERVAL, *PRIVACY, "-q", "0.9", "-o", place)
+    assert f"Next: `dptally quantile --from {place} -q 0.9`." in first.err
+    again = run("quantile", "--from", place, "-q", "0.9")
+    assert (again.status, again.out) == (0, first.out) and "epsilon = 1" in again.err
+    facts = json.loads(run("quantile", "--from", place, "--json").out)
+    assert [found["q"] for found in facts["quantiles"]] == [0.25, 0.5, 0.75] and facts["output"] is None
+
+
+def test_what_a_saved_tree_does_not_take(run: Run, flights: Path, tmp_path: Path) -> None:
+    """Options of data are refused beside --from, and so is a file that is no such tree; without it they are needed."""
+    done = run("quantile", flights, "--from", tmp_path / "r.parquet", "--epsilon", 1)
+    assert done.status == 2
+    assert done.err == "dptally: --from asks a saved tree and reads no data; leave out INPUT, --epsilon.\n"
+    done = run("quantile", "--from", flights)
+    assert done.status == 1 and "is not a readable Parquet file" in done.err
+    done = run("quantile", flights, "--value", "delay", "--low", 0)
+    assert done.status == 2
+    assert done.err == (
+        "dptally: the following arguments are required: --high, --epsilon; see dptally quantile --help.\n"
+    )
+    assert "required: INPUT, --value" in run("quantile").err
+
+
 def test_times_and_seeds(run: Run, flights: Path) -> None:
     """Times are read in ISO form; a seed repeats itself and says that nothing is promised."""
     request = (
@@ -82,3 +108,15 @@ def test_mistakes_have_their_sentence(run: Run, flights: Path, wrong: tuple[str,
     """A bad request ends with one sentence and a status."""
     done = run("quantile", flights, *INTERVAL, *PRIVACY, *wrong)
     assert done.status != 0 and message in done.err and not done.out
+
+
+@pytest.mark.parametrize("command", [("quantile", *INTERVAL), ("heavy-hitters", "--key", "word")])
+def test_databases_are_refused_in_one_sentence(run: Run, command: tuple[str, ...]) -> None:
+    """A URL leads to what can be done, not to options that the command does not have; its password is not shown."""
+    name, *options = command
+    done = run(name, "postgresql://me:secret@host/shop", *options, *PRIVACY)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        f"dptally: dptally {name} reads files, not databases; "
+        "write the columns it needs to a Parquet or CSV file first.\n"
+    )

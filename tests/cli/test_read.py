@@ -8,6 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import dptally
+from dptally.heavy_hitters import load_tree
+from dptally.trie_pipeline import publish_tree
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -46,11 +49,93 @@ def test_show_of_an_empty_release(tmp_path: Path, run: Run) -> None:
     assert "0 released keys" in done.out
 
 
+@pytest.fixture
+def trees(tmp_path: Path, events: Path, run: Run) -> dict[str, Path]:
+    """Files that hold no table: a tree of counts, and a tree of prefixes."""
+    ranges, prefixes = tmp_path / "ranges.parquet", tmp_path / "prefixes.parquet"
+    interval = ("--value", "user", "--low", 0, "--high", 1500)
+    assert run("quantile", events, *interval, *PRIVACY, "-o", ranges, "--quiet").status == 0
+    fruit = {"apple": 50_000, "pear": 20_000, "plum": 5_000}
+    publish_tree(fruit, epsilon=1, delta="1e-6", levels=[1, 3, 5]).save(prefixes)
+    return {"ranges": ranges, "prefixes": prefixes}
+
+
+def test_show_of_a_tree_of_counts(trees: dict[str, Path], run: Run) -> None:
+    """Guarantee, certificate and quartiles; in JSON as the command that made it says them."""
+    done = run("show", trees["ranges"])
+    assert done.status == 0
+    for part in ("a tree of counts of 'user'", "differentially private", "Certificate:", "q,estimate,lower,upper"):
+        assert part in done.out
+    facts = json.loads(run("show", trees["ranges"], "--json").out)
+    assert facts["quantiles"] == json.loads(run("quantile", "--from", trees["ranges"], "--json").out)["quantiles"]
+
+
+def test_show_of_a_tree_of_prefixes(trees: dict[str, Path], run: Run) -> None:
+    """Guarantee, certificate and the heaviest values and prefixes where the tree ends."""
+    done = run("show", trees["prefixes"], "-n", 2)
+    assert done.status == 0
+    for part in ("in 3 levels", "differentially private", "Certificate:", "apple", "pear", "... and 1 more"):
+        assert part in done.out
+    facts = json.loads(run("show", trees["prefixes"], "--json").out)
+    assert [row["prefix"] for row in facts["rows"]][:2] == ["apple", "pear"]
+    assert facts["nodes"] == len(load_tree(trees["prefixes"]))
+
+
+@pytest.mark.parametrize("command", [("top",), ("count", "apple"), ("sum",)])
+def test_trees_are_named_where_a_table_is_needed(trees: dict[str, Path], run: Run, command: tuple[str, ...]) -> None:
+    """One sentence says what the file is and which command reads it."""
+    name, *rest = command
+    done = run(name, trees["ranges"], *rest)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from" in done.err
+    done = run(name, trees["prefixes"], *rest)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "is a tree of prefixes; see its heaviest ones with dptally show" in done.err
+
+
 def test_top_is_sorted_by_value(release: Path, run: Run) -> None:
     """Top prints the largest first, as CSV into a pipe and as a list in JSON."""
     rows = list(csv.DictReader(io.StringIO(run("top", release, "-n", 2).out)))
     assert [row["fruit"] for row in rows] == ["apple", "pear"]
     assert [row["fruit"] for row in json.loads(run("top", release, "-n", 2, "--json").out)] == ["apple", "pear"]
+
+
+def test_count_has_the_estimate_between_its_bounds(tmp_path: Path, events: Path, run: Run) -> None:
+    """The value of a sampled release is no frequency; the estimate is, and lies within the bounds."""
+    place = tmp_path / "sampled.parquet"
+    request = ("publish", events, "--key", "fruit", *PRIVACY, "--sampling", "ppswor:0.1", "--not-private-seed", 1)
+    assert run(*request, "-o", place, "-q").status == 0
+    rows = list(csv.DictReader(io.StringIO(run("count", place, "pear", "kiwi", "apple").out)))
+    assert list(rows[0]) == ["fruit", "value", "estimate", "lower", "upper"]
+    assert [row["fruit"] for row in rows] == ["pear", "kiwi", "apple"] and rows[1]["estimate"] == ""
+    for row in (rows[0], rows[2]):
+        assert int(row["lower"]) <= int(row["estimate"]) <= int(row["upper"])
+    assert run("count", place, "pear", "--json").out.count('"estimate"') == 1
+
+
+def test_count_of_several_key_columns(tmp_path: Path, run: Run) -> None:
+    """A key has a value for each key column; another number of values is refused with the names of the columns."""
+    place = tmp_path / "two.parquet"
+    counts = {("apple", 7): 500, ("apple", 8): 400, ("pear", 7): 300}
+    dptally.publish(counts, key=["fruit", "year"], epsilon=1, delta="1e-6").save(place)
+    found = json.loads(run("count", place, "pear", 7, "apple", 8, "pear", 8, "--json").out)
+    assert [(row["fruit"], row["year"]) for row in found] == [("pear", "7"), ("apple", "8"), ("pear", "8")]
+    assert found[0]["estimate"] == pytest.approx(300, abs=40) and found[2]["value"] is None
+    done = run("count", place, "apple")
+    assert (done.status, done.out) == (2, "")
+    assert (
+        "a key of this release has 2 parts (fruit, year); give all parts of each key, key after key, got 1." in done.err
+    )
+
+
+def test_count_of_bytes(tmp_path: Path, run: Run) -> None:
+    """Bytes are asked for and shown in hexadecimal, whatever its case."""
+    place = tmp_path / "bytes.parquet"
+    dptally.publish({b"\xab\x01": 500, b"\xff": 400}, epsilon=1, delta="1e-6").save(place)
+    head, *lines = run("count", place, "AB01", "00").out.splitlines()
+    assert head == "key,value,estimate,lower,upper"
+    assert lines[0].startswith(("ab01,5", "ab01,4"))
+    assert lines[1] == "00,,,,"
 
 
 def test_sum_with_a_condition(release: Path, run: Run) -> None:
@@ -60,6 +145,18 @@ def test_sum_with_a_condition(release: Path, run: Run) -> None:
     assert found["lower"] <= found["estimate"] <= found["upper"]
     assert found["estimate"] == pytest.approx(699, abs=60)
     assert run("sum", release).out.startswith("Count: ")
+
+
+def test_sum_tells_its_upper_bound_from_what_is_estimated(release: Path, run: Run) -> None:
+    """JSON has the bound on released keys by itself, and says for which questions bounds are."""
+    found = json.loads(run("sum", release, "--json").out)
+    assert found["upper"] == pytest.approx(found["upper_released"] + found["unreleased"])
+    assert found["bounds"] == "for questions that look at keys alone"
+    assert json.loads(run("sum", release, "--times", "1", "--json").out) == {**found, "times": "1"}
+    wider = json.loads(run("sum", release, "--where", "value > 0", "--json").out)
+    assert wider["bounds"] == "for questions that look at what was drawn"
+    assert wider["upper_released"] > found["upper_released"]
+    assert "bounds for questions that look at what was drawn." in run("sum", release, "--where", "value > 0").out
 
 
 def test_sum_of_functions_and_with_factors(release: Path, run: Run) -> None:

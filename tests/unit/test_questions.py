@@ -19,6 +19,7 @@ from dptally.estimates.accuracy import Accuracy, accuracy_by_frequency, count_fr
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.estimates.functions import frequency_function
 from dptally.estimates.order_statistics import expected_kendall_tau, pair_concordance
+from dptally.estimates.subset_sums import Sum
 from dptally.evaluation.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
 from dptally.observation_models import WeightedSample
 from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
@@ -283,6 +284,33 @@ def test_sums_with_factors(law: WeightedSample) -> None:
             release.sum(times=times)
 
 
+@pytest.mark.parametrize("law", LAWS, ids=law_name)
+def test_a_factor_that_all_keys_have_scales_the_bounds(law: WeightedSample) -> None:
+    """One number for every key there may be, or a condition, has the bounds of the plain sum; no other factor has."""
+    release = release_of(law, VALUES)
+    once = release.sum()
+    assert release.sum(times="1") == release.sum(times=pl.lit(True)) == once
+    thrice = release.sum(times="2 + 1")
+    assert (thrice.estimate, thrice.lower, thrice.upper, thrice.unreleased) == pytest.approx(
+        (3 * once.estimate, 3 * once.lower, 3 * once.upper, 3 * once.unreleased)
+    )
+    some = "key IN ('ant', 'dog')"
+    assert release.sum(times=some) == release.sum(some)
+    assert release.sum("value > 100", times="1") == release.sum("value > 100")
+    # What is 1 for each of the released keys may be another number for others.
+    shared = release.sum(times="CASE WHEN length(key) = 3 THEN 1 ELSE 2 END")
+    assert shared.estimate == once.estimate and shared.lower <= once.lower and shared.upper >= once.upper
+    if law is PLAIN:
+        assert shared.lower < once.lower and shared.upper > once.upper
+    for unlike in (pl.first().str.len_chars() - 2, pl.lit(pl.Series([1] * len(VALUES))), pl.len() - 4):
+        assert release.sum(times=unlike) == shared
+    below = release.sum(times="-1")
+    assert below.lower == -math.inf and below.upper_released == -shared.lower
+    assert release.sum(times="0").keys == 0
+    tenth = release.sum(times="0.1")
+    assert (tenth.lower, tenth.upper) == pytest.approx((once.lower / 10, once.upper / 10))
+
+
 def test_selections_by_value_have_wider_bounds() -> None:
     """A condition on values picks lucky keys, so its bounds must hold for all released keys together."""
     release = release_of(PLAIN, VALUES)
@@ -291,6 +319,20 @@ def test_selections_by_value_have_wider_bounds() -> None:
     assert by_value.lower < by_key.lower and by_value.upper > by_key.upper
     weighed = release.sum("key IN ('bee', 'dog')", times="value / value")
     assert (weighed.lower, weighed.upper) == (by_value.lower, by_value.upper)
+    assert (by_key.by_value, by_value.by_value, weighed.by_value) == (False, True, True)
+    assert "look at what was drawn" in str(weighed) and "look at what was drawn" not in str(by_key)
+
+
+def test_the_sentence_tells_the_part_of_keys_not_released() -> None:
+    """An estimate above what the released keys carry at most says why."""
+    found = Sum(estimate=1043.2, lower=839.4, upper=1121.6, unreleased=101.2, keys=27, confidence=0.95)
+    assert found.in_words(parts=True) == (
+        "1,043.2 estimated, of which 101.2 for keys not released, from 27 released keys; at least 839.4 (97.5% sure); "
+        "the released keys carry at most 1,020.4 (97.5% sure), others may add to that."
+    )
+    assert str(found).startswith("1,043.2 estimated from 27 released keys; at least")
+    nothing = Sum(estimate=5.0, lower=5.0, upper=5.0, unreleased=0.0, keys=5, confidence=0.95)
+    assert nothing.in_words(parts=True) == str(nothing)
 
 
 @pytest.mark.parametrize("law", [SAMPLED, POISSON], ids=law_name)

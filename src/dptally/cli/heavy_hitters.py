@@ -74,8 +74,10 @@ def add_commands(commands: Commands) -> None:
 def _heavy_hitters(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, say
     from dptally.cli.publish import prepare
+    from dptally.cli.quantile import refuse_databases
     from dptally.trie_pipeline import publish_tree
 
+    refuse_databases("heavy-hitters", arguments.input)
     request = prepare(arguments)
     tree = publish_tree(
         request.source,

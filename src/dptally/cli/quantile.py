@@ -19,10 +19,26 @@ from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from dptally.cli.parser import Commands
+    from dptally.releases.range_release import RangeRelease
 
-__all__ = ["add_commands", "read_value"]
+__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value", "refuse_databases"]
+
+QUARTILES = ("0.25", "0.5", "0.75")
+_NEEDED = {"input": "INPUT", "value": "--value", "low": "--low", "high": "--high", "epsilon": "--epsilon"}
+_OF_DATA = {
+    **_NEEDED,
+    "unit": "--unit",
+    "delta": "--delta",
+    "resolution": "--resolution",
+    "count": "--count",
+    "format": "--format",
+    "output": "--output",
+    "ledger": "--ledger",
+    "not_private_seed": "--not-private-seed",
+}
 
 
 def add_commands(commands: Commands) -> None:
@@ -34,7 +50,10 @@ def add_commands(commands: Commands) -> None:
         summary="publish quantiles of a column of numbers, dates or times",
         details=(
             "Publish a tree of counts over a public interval, and print quantiles of it with bounds. With -o the tree\n"
-            "is written as one Parquet file, which answers any quantile or range later: dptally.load_ranges(FILE)."
+            "is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
+            "dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.\n"
+            "\n"
+            "Without --from, INPUT, --value, --low, --high and --epsilon are needed."
         ),
         example=(
             "dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 "
@@ -43,18 +62,23 @@ def add_commands(commands: Commands) -> None:
         also="dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense",
     )
     parser.add_argument(
-        "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
+        "input", metavar="INPUT", nargs="*", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
     )
-    parser.add_argument("--value", metavar="COLUMN", required=True, help="the column of numbers, dates or times")
+    parser.add_argument(
+        "--from", metavar="FILE", dest="saved", help="ask a tree written with -o instead of data; spends nothing"
+    )
+    parser.add_argument("--value", metavar="COLUMN", help="the column of numbers, dates or times")
     for name, what in (("--low", "smallest"), ("--high", "largest")):
-        parser.add_argument(
-            name, metavar="VALUE", required=True, help=f"{what} value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public"
-        )
+        parser.add_argument(name, metavar="VALUE", help=f"{what} value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
-    parser.add_argument("--epsilon", metavar="E", required=True, help='read exactly: "0.1" is 1/10, "1/3" works too')
+    parser.add_argument("--epsilon", metavar="E", help='read exactly: "0.1" is 1/10, "1/3" works too')
     parser.add_argument("--delta", metavar="D", help="well below one over the number of units, as 1e-6; not for dense")
     parser.add_argument(
-        "-q", "--quantile", metavar="Q", action="append", help="share, as 0.5; repeat for several (default: quartiles)"
+        "-q",
+        "--quantile",
+        metavar="Q",
+        action="append",
+        help="share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet",
     )
     parser.add_argument("--resolution", metavar="N", type=whole_number, help="bins (default: 1024, or all values)")
     parser.add_argument("--branching", metavar="B", type=whole_number, default=4, help="of the tree (default: 4)")
@@ -74,20 +98,45 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--not-private-seed", metavar="N", type=whole_number, help="repeatable draws for tests: not private"
     )
-    parser.add_argument("--quiet", action="store_true", help="print nothing but what was asked for")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but what was asked for; no short form")
     parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
 
 
 def _quantile(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import print_json, print_table, say
+    from dptally.cli.printing import print_json, say
     from dptally.estimates.frequencies import as_confidence
-    from dptally.randomness import SeededBits
-    from dptally.ranges.publishing import publish_quantiles
     from dptally.releases.range_release import as_share
-    from dptally.releases.whole_files import check_target
 
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
-    shares = [as_share(q) for q in arguments.quantile or ("0.25", "0.5", "0.75")]
+    shares = [as_share(q) for q in arguments.quantile or QUARTILES]
+    release = _publish(arguments) if arguments.saved is None else _load(arguments)
+    rows = quantile_rows(release, shares, confidence)
+    output = arguments.output
+    if arguments.json:
+        answers = [{**row, "confidence": float(confidence)} for row in rows]
+        print_json({**release.describe(), "output": output, "quantiles": answers})
+        return
+    print_quantiles(rows)
+    if arguments.quiet:
+        return
+    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=True)
+    say(f"Certificate, {release.grid.levels} levels together: {release.certificate}", remark=True)
+    if output is not None:
+        say(f"Wrote {output}. Next: `dptally quantile --from {shlex.quote(output)} -q 0.9`.", remark=True)
+
+
+def _publish(arguments: argparse.Namespace) -> RangeRelease:
+    """Publish a tree of the input, and write it where it was asked for."""
+    from dptally.randomness import SeededBits
+    from dptally.ranges.publishing import publish_quantiles
+    from dptally.releases.whole_files import check_target
+
+    missing = [written for name, written in _NEEDED.items() if getattr(arguments, name) in (None, [])]
+    if missing:
+        raise InvalidParameter(
+            f"the following arguments are required: {', '.join(missing)}; see dptally quantile --help."
+        )
+    refuse_databases("quantile", arguments.input)
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None:
         check_target(output, overwrite=arguments.overwrite)
@@ -112,35 +161,52 @@ def _quantile(arguments: argparse.Namespace) -> None:
     )
     if output is not None:
         release.save(output, overwrite=arguments.overwrite)
-    rows: list[dict[str, Any]] = []
-    for share in shares:
-        found = release.quantile(share, confidence=confidence)
-        rows.append(
-            {
-                "q": float(share),
-                "estimate": _plain(found.estimate),
-                "lower": _plain(found.lower),
-                "upper": _plain(found.upper),
-            }
+    return release
+
+
+def _load(arguments: argparse.Namespace) -> RangeRelease:
+    """Read a saved tree; what is for data is refused."""
+    from dptally.releases.range_release_file import load_ranges
+
+    given = [written for name, written in _OF_DATA.items() if getattr(arguments, name) not in (None, [])]
+    if given:
+        raise InvalidParameter(f"--from asks a saved tree and reads no data; leave out {', '.join(given)}.")
+    return load_ranges(arguments.saved)
+
+
+def refuse_databases(command: str, inputs: list[str]) -> None:
+    """Say what to do with the URL of a database, of which a command cannot name the table."""
+    if any("://" in given for given in inputs):
+        raise InvalidParameter(
+            f"dptally {command} reads files, not databases; write the columns it needs to a Parquet or CSV file first."
         )
-    if arguments.json:
-        for row in rows:
-            row["confidence"] = float(confidence)
-        print_json({**release.describe(), "output": None if output is None else str(output), "quantiles": rows})
-        return
+
+
+def quantile_rows(release: RangeRelease, shares: Iterable[object], confidence: object) -> list[dict[str, Any]]:
+    """Quantiles as rows of plain values: `q`, `estimate`, `lower`, `upper`."""
+    found = [release.quantile(share, confidence=confidence) for share in shares]
+    return [
+        {
+            "q": float(quantile.q),
+            "estimate": _plain(quantile.estimate),
+            "lower": _plain(quantile.lower),
+            "upper": _plain(quantile.upper),
+        }
+        for quantile in found
+    ]
+
+
+def print_quantiles(rows: list[dict[str, Any]]) -> None:
+    """Print quantiles: a table on a terminal, CSV otherwise."""
     import polars as pl
+
+    from dptally.cli.printing import print_table
 
     frame = pl.DataFrame(rows)
     if sys.stdout.isatty():
         print_table(frame.select(pl.all().cast(pl.String)), keys=frame.width)
     else:
         sys.stdout.write(frame.write_csv())
-    if arguments.quiet:
-        return
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=True)
-    say(f"Certificate, {release.grid.levels} levels together: {release.certificate}", remark=True)
-    if output is not None:
-        say(f"Wrote {output}. Next: dptally.load_ranges({shlex.quote(str(output))!r}).quantile(0.5)", remark=True)
 
 
 def read_value(name: str, text: str) -> int | float | datetime.date | datetime.datetime:

@@ -4,12 +4,15 @@ JSON:
 
 - show: as ``publish --json`` without `output`, plus `rows` (the first n by key) and `distribution`, a list of objects
   `from`, `to` (estimated frequencies, both included), `keys`;
-  for a compact release as ``publish --json`` without `output`;
+  for a compact release as ``publish --json`` without `output`; for a tree of counts as ``quantile --json`` without
+  `output`; for a tree of prefixes as ``heavy-hitters --json`` without `output`, its `rows` the n heaviest ends;
 - top: a list of rows, largest first;
-- count: a list of objects `key` (as given), `value`, `lower`, `upper`, in the order given; null where a table does not
-  have the key;
-- sum: `estimate`, `lower`, `upper` (null: no bound), `unreleased`, `keys`, `confidence`, `kind`, `of`, `times`,
-  `where`;
+- count: a list of objects, in the order given: each key column by its name (as given, bytes in hexadecimal), `value`,
+  `estimate`, `lower`, `upper`, null where a table does not have the key; of a compact release `key`, `value`, `lower`,
+  `upper`;
+- sum: `estimate`, `lower`, `upper_released` (what the released keys carry at most), `unreleased` (what is estimated
+  for the others), `upper` (both together, which is no bound for all keys), null where there is no bound, `keys`,
+  `confidence`, `bounds` (for which questions), `kind`, `of`, `times`, `where`;
 - verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
   and nothing on standard output.
 """
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dptally.cli.parser import Commands
+    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.releases.any_release import AnyRelease
     from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
 
 __all__ = ["add_commands", "load_table"]
@@ -40,7 +46,10 @@ def add_commands(commands: Commands) -> None:
         "show",
         _show,
         summary="what a release promises and holds",
-        details="Show the guarantee, the certificate, the first rows and how frequent the released keys are.",
+        details=(
+            "Show the guarantee, the certificate, the first rows and how frequent the released keys are; of a tree by\n"
+            "dptally quantile its quartiles, of one by dptally heavy-hitters its heaviest values and prefixes."
+        ),
         example="dptally show release.parquet",
         also="dptally show release.parquet --json",
     )
@@ -68,13 +77,19 @@ def add_commands(commands: Commands) -> None:
         summary="the counts of given keys",
         details=(
             "The value of each key with bounds. A compact release answers any key of its universe, a table those it\n"
-            "has. Bounds hold for keys that were chosen without looking at the release."
+            "has. Bounds hold for keys that were chosen without looking at the release. A table with several key\n"
+            "columns takes one value for each of them: dptally count release.parquet 22423 France 85123A Spain."
         ),
         example="dptally count release.compact 192.0.2.1 198.51.100.7",
         also="dptally count release.parquet apple pear",
     )
     add_release(count)
-    count.add_argument("keys", metavar="KEY", nargs="+", help="keys to ask for")
+    count.add_argument(
+        "keys",
+        metavar="KEY",
+        nargs="+",
+        help="keys to ask for; with several key columns a value for each, key after key; bytes in hexadecimal",
+    )
     add_confidence(count)
 
     total = add_command(
@@ -120,11 +135,29 @@ def load_table(path: str) -> Release:
     """Read a release that has a table."""
     from dptally.errors import InvalidParameter
     from dptally.releases.release import Release
-    from dptally.releases.release_file import load
 
-    found = load(path)
+    found = _load_keys(path)
     if not isinstance(found, Release):
         raise InvalidParameter(f"{path} is a compact release, which lists no keys; ask for some with dptally count.")
+    return found
+
+
+def _load_keys(path: str) -> Release | CompactRelease:
+    """Read a release that has values of keys; of another one, say what it is and what reads it."""
+    import shlex
+
+    from dptally.errors import InvalidParameter
+    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.releases.any_release import load_any
+    from dptally.releases.range_release import RangeRelease
+
+    found, file = load_any(path), shlex.quote(path)
+    if isinstance(found, RangeRelease):
+        raise InvalidParameter(
+            f"{path} is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from {file}."
+        )
+    if isinstance(found, PrefixTree):
+        raise InvalidParameter(f"{path} is a tree of prefixes; see its heaviest ones with dptally show {file}.")
     return found
 
 
@@ -133,26 +166,44 @@ def _confidence(arguments: argparse.Namespace) -> str:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import describe, json_rows, print_bars, print_frame, print_json, say
     from dptally.errors import InvalidParameter
+    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.releases.any_release import load_any
+    from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
-    from dptally.releases.release_file import load
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
-    release = load(arguments.release)
-    if not isinstance(release, Release):
+    release = load_any(arguments.release)
+    if isinstance(release, Release):
+        _show_table(arguments, release)
+    elif isinstance(release, RangeRelease):
+        _show_ranges(arguments, release)
+    elif isinstance(release, PrefixTree):
+        _show_prefixes(arguments, release)
+    else:
         _show_compact(arguments, release)
-        return
+
+
+def _show_promise(title: str, release: AnyRelease) -> None:
+    """Say what a release is, what it promises and what was checked."""
+    from dptally.cli.printing import say
+
+    say(title, style="bold")
+    say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
+    say(f"Certificate: {release.certificate}")
+
+
+def _show_table(arguments: argparse.Namespace, release: Release) -> None:
+    from dptally.cli.printing import describe, json_rows, print_bars, print_frame, print_json, say
+
     first = release.table(confidence=_confidence(arguments)).head(arguments.n)
     spread = _distribution(release)
     if arguments.json:
         distribution = [{"from": low, "to": high, "keys": keys} for low, high, keys in spread]
         print_json({**describe(release), "rows": json_rows(first), "distribution": distribution})
         return
-    say(f"{arguments.release}: {len(release):,} released keys by {', '.join(release.key)}", style="bold")
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
-    say(f"Certificate: {release.certificate}")
+    _show_promise(f"{arguments.release}: {len(release):,} released keys by {', '.join(release.key)}", release)
     if len(first):
         say()
         print_frame(release, first)
@@ -165,15 +216,51 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _show_compact(arguments: argparse.Namespace, release: CompactRelease) -> None:
-    from dptally.cli.printing import describe, print_json, say
+    from dptally.cli.printing import describe, print_json
 
     if arguments.json:
         print_json(describe(release))
         return
     keys = f"all {release.universe.size:,} keys of {release.universe.name}"
-    say(f"{arguments.release}: counts of {keys}, each within {release.error('0.05'):,} (95 % sure)", style="bold")
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
-    say(f"Certificate: {release.certificate}")
+    title = f"{arguments.release}: counts of {keys}, each within {release.error('0.05'):,} (95 % sure)"
+    _show_promise(title, release)
+
+
+def _show_ranges(arguments: argparse.Namespace, release: RangeRelease) -> None:
+    from dptally.cli.printing import print_json, say
+    from dptally.cli.quantile import QUARTILES, print_quantiles, quantile_rows
+    from dptally.estimates.frequencies import as_confidence
+
+    confidence = as_confidence(_confidence(arguments))
+    quartiles = quantile_rows(release, QUARTILES, confidence)
+    if arguments.json:
+        answers = [{**row, "confidence": float(confidence)} for row in quartiles]
+        print_json({**release.describe(), "quantiles": answers})
+        return
+    levels = f"{release.grid.bins:,} bins in {release.grid.levels} levels"
+    _show_promise(f"{arguments.release}: a tree of counts of {release.name!r}, {levels}", release)
+    say()
+    print_quantiles(quartiles)
+
+
+def _show_prefixes(arguments: argparse.Namespace, tree: PrefixTree) -> None:
+    import polars as pl
+
+    from dptally.cli.printing import json_rows, print_json, print_table, say
+
+    ends = tree.leaves(confidence=_confidence(arguments)).sort("value", descending=True, maintain_order=True)
+    heaviest = ends.head(arguments.n)
+    if arguments.json:
+        print_json({**tree.describe(), "rows": json_rows(heaviest)})
+        return
+    size = f"{len(tree):,} {'prefix' if len(tree) == 1 else 'prefixes'} in {len(tree.plan.lengths)} levels"
+    _show_promise(f"{arguments.release}: a tree of {size}", tree)
+    if len(heaviest):
+        say()
+        label = pl.when("whole").then("prefix").otherwise(pl.col("prefix") + "…").alias("prefix")
+        print_table(heaviest.select(label, "value", "estimate", "lower", "upper"), keys=1)
+        if len(ends) > len(heaviest):
+            say(f"... and {len(ends) - len(heaviest):,} more where the tree ends, by value.")
 
 
 def _distribution(release: Release) -> list[tuple[int, int, int]]:
@@ -204,34 +291,45 @@ def _count(arguments: argparse.Namespace) -> None:
 
     from dptally.cli.printing import json_rows, print_json, print_table
     from dptally.releases.release import Release
-    from dptally.releases.release_file import load
 
-    release, confidence = load(arguments.release), _confidence(arguments)
+    release, confidence = _load_keys(arguments.release), _confidence(arguments)
     if isinstance(release, Release):
-        rows = _look_up(release, arguments.keys, confidence)
+        rows, keys = _look_up(release, arguments.keys, confidence), len(release.key)
     else:
-        rows = release.counts(arguments.keys, confidence=confidence)
+        rows, keys = release.counts(arguments.keys, confidence=confidence), 1
     if arguments.json:
         print_json(json_rows(rows))
     elif sys.stdout.isatty():
-        print_table(rows, keys=1)
+        print_table(rows, keys=keys)
     else:
         sys.stdout.write(rows.write_csv())
 
 
-def _look_up(release: Release, keys: list[str], confidence: str) -> pl.DataFrame:
-    """The rows of a table for these keys, as they are written, with nulls for those that were not released."""
+def _look_up(release: Release, parts: list[str], confidence: str) -> pl.DataFrame:
+    """The rows of a table for these keys, as they are written, with nulls for those that were not released.
+
+    Args:
+        release: the table.
+        parts: of the keys, one for each key column, key after key; bytes in hexadecimal.
+        confidence: of the bounds.
+    """
     import polars as pl
 
     from dptally.errors import InvalidParameter
 
-    if len(release.key) != 1:
-        raise InvalidParameter(f"count takes one key column, and this release has {len(release.key)}; use dptally sum.")
-    table = release.table(confidence=confidence)
-    written = table.select(
-        pl.col(release.key[0]).cast(pl.String).alias("key"), pl.col("value"), pl.col("lower"), pl.col("upper")
+    names, table = list(release.key), release.table(confidence=confidence)
+    if len(parts) % len(names):
+        raise InvalidParameter(
+            f"a key of this release has {len(names)} parts ({', '.join(names)}); give all parts of each key, "
+            f"key after key, got {len(parts)}."
+        )
+    binary = [name for name in names if table.schema[name] == pl.Binary]
+    written = table.with_columns(
+        pl.col(name).bin.encode("hex") if name in binary else pl.col(name).cast(pl.String) for name in names
     )
-    return pl.DataFrame({"key": keys}).join(written, on="key", how="left", maintain_order="left")
+    asked = pl.DataFrame({name: parts[place :: len(names)] for place, name in enumerate(names)})
+    asked = asked.with_columns(pl.col(name).str.to_lowercase() for name in binary)
+    return asked.join(written, on=names, how="left", maintain_order="left")
 
 
 def _sum(arguments: argparse.Namespace) -> None:
@@ -245,13 +343,17 @@ def _sum(arguments: argparse.Namespace) -> None:
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
-        numbers = {name: part if math.isfinite(part) else None for name, part in asdict(found).items()}
+        facts = {**asdict(found), "upper_released": found.upper_released}
+        by_value = facts.pop("by_value")
+        numbers = {name: part if math.isfinite(part) else None for name, part in facts.items()}
+        bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
         asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
-        print_json({**numbers, **asked})
+        print_json({**numbers, "bounds": bounds, **asked})
     else:
         names = {"count": "Count", "keys": "Number of keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
-        say(f"{label if arguments.times is None else f'{label} times {arguments.times}'}: {found}")
+        label = label if arguments.times is None else f"{label} times {arguments.times}"
+        say(f"{label}: {found.in_words(parts=True)}")
 
 
 def _verify(arguments: argparse.Namespace) -> None:

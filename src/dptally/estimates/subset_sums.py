@@ -37,6 +37,8 @@ class Sum:
         unreleased: the part of `estimate` that stands for keys like the released ones that were not released.
         keys: how many released keys were added up.
         confidence: of `lower` and `upper` together.
+        by_value: whether the question looks at what was drawn (value, estimate or bounds of keys). Its bounds then hold
+            for all released keys at once, which mostly makes them wider.
     """
 
     estimate: float
@@ -45,15 +47,30 @@ class Sum:
     unreleased: float
     keys: int
     confidence: float
+    by_value: bool = False
+
+    @property
+    def upper_released(self) -> float:
+        """The released keys' part of the sum is at most this, with probability (1 + confidence) / 2."""
+        return self.upper - self.unreleased
 
     def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, *, parts: bool = False) -> str:
+        """One sentence; with `parts` also how much of the estimate stands for keys that were not released, if any."""
         ways = (1 + self.confidence) / 2
-        text = f"{self.estimate:,.1f} estimated from {self.keys} released keys; "
+        others = f"{self.unreleased:,.1f}"
+        told = parts and others not in ("0.0", "-0.0")
+        text = f"{self.estimate:,.1f} estimated" + (f", of which {others} for keys not released," if told else "")
+        text += f" from {self.keys} released keys; "
         text += "no lower bound" if self.lower == -float("inf") else f"at least {self.lower:,.1f} ({ways:.1%} sure)"
         if self.upper == float("inf"):
-            return text + "; no upper bound."
-        released = self.upper - self.unreleased
-        return text + f"; the released keys carry at most {released:,.1f} ({ways:.1%} sure), others may add to that."
+            text += "; no upper bound"
+        else:
+            text += f"; the released keys carry at most {self.upper_released:,.1f} ({ways:.1%} sure), "
+            text += "others may add to that"
+        return text + ("; bounds for questions that look at what was drawn." if self.by_value else ".")
 
 
 def estimate_sum(
@@ -62,7 +79,7 @@ def estimate_sum(
     *,
     shortfall: Shortfall | None = None,
     of: FrequencyFunction | str | None = None,
-    factors: NDArray[np.float64] | None = None,
+    factors: NDArray[np.float64] | float | None = None,
     chosen_among: int | None = None,
     kind: EstimatorKind = "mle",
     confidence: object = 0.95,
@@ -77,7 +94,7 @@ def estimate_sum(
         shortfall: by how much frequencies may exceed what noise was added to; None if they do not.
         of: the non-decreasing function g, with g(0) = 0, or its name; None for the frequency itself. See
             `dptally.estimates.functions`.
-        factors: one per value; None for ones.
+        factors: one per value; a number where all keys there may be, released or not, have the same; None for 1.
         chosen_among: None when selection and factors depend on keys alone. When they depend on values, the number of
             released keys they were chosen from: bounds must then hold for all of those together, and errors of the
             chosen ones cannot be trusted to cancel.
@@ -86,21 +103,26 @@ def estimate_sum(
     """
     level = as_confidence(confidence)
     wanted = frequency_function(of)
-    times = np.ones(len(values)) if factors is None else factors
+    by_value = chosen_among is not None
+    alike = None if isinstance(factors, np.ndarray) else 1.0 if factors is None else float(factors)
+    times = factors if isinstance(factors, np.ndarray) else np.full(len(values), alike)
     estimate = float((law.estimator(kind, wanted).weights(values) * times).sum())
     if not len(values):
-        return Sum(estimate, 0.0, 0.0, 0.0, 0, float(level))
+        return Sum(estimate, 0.0, 0.0, 0.0, 0, float(level), by_value)
     signed = bool((times < 0).any())
     if not law.values:
         lower = -np.inf if signed else float(_apply(wanted, np.ones_like(values)) @ times)
-        return Sum(estimate, lower, np.inf, 0.0, len(values), float(level))
+        return Sum(estimate, lower, np.inf, 0.0, len(values), float(level), by_value)
     likely = estimate_frequencies(law, values, level).estimate
     unreleased = 0.0 if likely is None else estimate - float((_apply(wanted, likely) * times).sum())
     if not signed:
         unreleased = max(0.0, unreleased)
     # Each key gets an equal part of the allowed error: then all bounds hold together, whatever g is. For g = w half of
-    # the error goes to bounds that know that independent errors cancel; the better ones are taken.
-    linear = wanted is None and factors is None and chosen_among is None
+    # the error goes to bounds that know that independent errors cancel; the better ones are taken. A positive factor
+    # that all keys have scales the sum, and so its bounds. One that only the released keys share does not: which keys
+    # are released is drawn, and the lower bound is for a selection that is not. Nor does a negative one: the lower
+    # bound is for all keys, and does not bound the released ones' part.
+    linear = wanted is None and alike is not None and alike > 0 and not by_value
     linear = linear and isinstance(law, WeightedSample) and law.scheme is None
     error = (1 - level) / (2 if linear else 1)
     if isinstance(law, HeaviestNoise):
@@ -112,10 +134,10 @@ def estimate_sum(
     most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper)
     lower = -np.inf if signed else float((least * times).sum())
     upper = float((np.where(times < 0, least, most) * times).sum())
-    if linear and isinstance(law, WeightedSample):
+    if linear and alike is not None and isinstance(law, WeightedSample):
         together = _linear_bounds(law, values, float(error))
-        lower, upper = max(lower, together[0]), min(upper, together[1])
-    return Sum(estimate, lower, upper + unreleased, unreleased, len(values), float(level))
+        lower, upper = max(lower, alike * together[0]), min(upper, alike * together[1])
+    return Sum(estimate, lower, upper + unreleased, unreleased, len(values), float(level), by_value)
 
 
 def _apply(of: FrequencyFunction | None, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -139,16 +139,17 @@ class Release:
                 or any non-decreasing function with g(0) = 0; see `dptally.estimates.functions`.
             times: the factor L, a Polars expression on the key columns or SQL text that gives a number for each key;
                 None for 1. A missing number counts as 0. The bounds take it that no factor is negative if none of a
-                released key is.
+                released key is. A positive number, or a condition, has the bounds of the plain sum, scaled; other
+                factors have wider ones, since errors of different keys cannot be trusted to cancel.
             kind: "mle", "lower" (never over in expectation) or "unbiased".
             confidence: of the bounds.
         """
         chosen, by_value = self._selected(where)
-        factors = None
+        factors: NDArray[np.float64] | float | None = None
         if times is not None:
-            numbers, weighed_by_value = self._factors(times)
+            numbers, alike, weighed_by_value = self._factors(times)
             chosen &= numbers != 0
-            factors = numbers[chosen]
+            factors = numbers[chosen] if alike is None else alike
             by_value |= weighed_by_value
         return estimate_sum(
             self.law,
@@ -172,8 +173,12 @@ class Release:
             raise InvalidParameter("where must be a condition: true or false for each key.")
         return chosen.fill_null(False).to_numpy(writable=True), by_value
 
-    def _factors(self, times: pl.Expr | str) -> tuple[NDArray[np.float64], bool]:
-        """A number for each released key, and whether it looks at more than the key."""
+    def _factors(self, times: pl.Expr | str) -> tuple[NDArray[np.float64], float | None, bool]:
+        """A number for each released key, the one that all others but 0 are equal to, and whether it looks at values.
+
+        The second is None unless it is so for every key there may be, whatever was released: the expression is a
+        condition, or a number without any table.
+        """
         import polars as pl
 
         found, by_value = self._evaluate("times", times)
@@ -182,7 +187,15 @@ class Release:
         numbers = found.cast(pl.Float64).fill_null(0.0).to_numpy()
         if not np.isfinite(numbers).all():
             raise InvalidParameter("times must give a finite number for each key.")
-        return numbers, by_value
+        if found.dtype == pl.Boolean:
+            return numbers, 1.0, by_value
+        try:
+            alone = pl.select(read_expression("times", times) if isinstance(times, str) else times).cast(pl.Float64)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return numbers, None, by_value
+        if alone.shape != (1, 1) or not len(numbers) or (numbers != alone.item()).any():
+            return numbers, None, by_value
+        return numbers, float(numbers[0]), by_value
 
     def _evaluate(self, name: str, expression: pl.Expr | str) -> tuple[pl.Series, bool]:
         """An expression for each released key, on the key columns if they are enough, else on the whole table."""
