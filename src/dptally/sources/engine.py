@@ -201,7 +201,7 @@ def in_background(
         waiting: called about five times a second while nothing is ready.
     """
     ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
-    stopped = threading.Event()
+    stopped, ended = threading.Event(), threading.Event()
 
     def offer(item: pa.RecordBatch | BaseException | None) -> None:
         while not stopped.is_set():
@@ -221,9 +221,16 @@ def in_background(
             offer(error)
         else:
             offer(None)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=produce, name="dptally-reader", daemon=True)
-    thread.start()
+    def stop() -> None:
+        stopped.set()
+        while not ended.is_set():
+            interrupt()  # again and again: a query that had not started yet does not hear the first one
+            ended.wait(timeout=0.05)  # not Thread.join: interrupted, it takes the thread for dead (Python 3.11, 3.12)
+
+    threading.Thread(target=produce, name="dptally-reader", daemon=True).start()
     try:
         while True:
             try:
@@ -237,10 +244,21 @@ def in_background(
                 raise item
             yield item
     finally:
-        stopped.set()
-        while thread.is_alive():
-            interrupt()  # again and again: a query that had not started yet does not hear the first one
-            thread.join(timeout=0.05)
+        _without_interruption(stop)
+
+
+def _without_interruption(work: Callable[[], None]) -> None:
+    """Do `work` to its end, from the beginning where Ctrl-C broke it off; then raise that interruption."""
+    interruption: KeyboardInterrupt | None = None
+    done = False
+    while not done:
+        try:
+            work()
+            done = True
+        except KeyboardInterrupt as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
 
 
 def describe(schema: pa.Schema) -> list[str]:
