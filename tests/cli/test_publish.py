@@ -155,6 +155,7 @@ def test_outputs_are_refused_before_anything_is_read(tmp_path: Path, run: Run) -
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.parquet", "is not a directory"),
         (tmp_path / "r.csv", "writes a Parquet file"),
+        (Path("/proc/r.parquet"), "cannot be written"),  # nobody makes files there, whatever the permissions say
     ):
         done = run("publish", tmp_path / "absent.csv", "--key", "k", *PRIVACY, "-o", target)
         assert done.status == 2
