@@ -203,6 +203,22 @@ def test_control_c_while_duckdb_works(spill: Path, large: Path, unit: str) -> No
     assert [path for path in spill.iterdir() if path.name.startswith("dptally")] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('Invalid Input Error: Failed to read file "a.parquet": ZSTD', "may be damaged"),
+        ("Failed to decompress GZIP block: data error", "may be damaged"),
+        ("Invalid Error: Out of buffer", "may be damaged"),
+        ("Conversion Error: Could not convert string 'SECRET' to INT32", "could not be read as asked"),
+        ("Invalid Input Error: missing ): SECRET", "could not be read as asked"),
+    ],
+)
+def test_damaged_pages_and_failed_queries_are_told_apart(text: str, sentence: str) -> None:
+    """A Parquet file is called damaged where its pages cannot be unpacked, not where a condition on them fails."""
+    assert sentence in str(explain(duckdb.Error(text), ["a.parquet"]))
+    assert "could not be read as asked" in str(explain(duckdb.Error(text), ["a.jsonl"]))
+
+
 def test_an_interrupted_wait_goes_on() -> None:
     """Ctrl-C while the reading thread is stopped is raised when that thread has ended, not before."""
     running, asked = threading.Event(), 0

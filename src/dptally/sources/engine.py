@@ -27,6 +27,7 @@ BATCH_ROWS = 1 << 17
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
 _JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
+_OF_THE_QUERY = re.compile(r"(?!IO Error|Invalid Error|Invalid Input Error: Failed to read)[A-Z][A-Za-z ]* Error: ")
 
 
 class OutOfMemory(InvalidSource):
@@ -305,10 +306,13 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
         return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
     if found := _JSON_LINE.match(text):
         return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    damaged = InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
     if isinstance(error, duckdb.IOException):
-        return InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
+        return damaged
     if "unicode" in text.lower() or "utf" in text.lower():
         return InvalidSource(f"{name} holds text that is not valid UTF-8.")
+    if paths and all(path.lower().endswith(".parquet") for path in paths) and not _OF_THE_QUERY.match(text):
+        return damaged
     return InvalidSource(f"{name} could not be read as asked.")
 
 
