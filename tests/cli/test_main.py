@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 import dptally
 from dptally import pipeline
+from dptally.cli import signals
 from tests.cli.conftest import MARKER, PRIVACY, Run, start
 
 COMMANDS = ("publish", "show", "top", "sum", "verify", "plot", "plan", "example")
@@ -91,6 +94,51 @@ def test_an_interrupt_has_status_130(events: Path, run: Run, monkeypatch: pytest
     monkeypatch.setattr(pipeline, "publish", interrupt)
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert (done.status, done.err) == (130, "dptally: interrupted.\n")
+
+
+def test_an_error_during_an_interruption_is_the_interruption(
+    events: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails because of Ctrl-C is not reported as a failure."""
+
+    def fail(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError
+
+    monkeypatch.setattr(pipeline, "publish", fail)
+    done = run("publish", events, "--key", "fruit", *PRIVACY)
+    assert (done.status, done.err) == (130, "dptally: interrupted.\n")
+
+
+def test_an_interruption_that_an_engine_drops(events: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB turns Ctrl-C into an error of its own; it is reported as what it was, and the handlers are as before."""
+
+    def drop(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # at once: still the same request
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(pipeline, "publish", drop)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    done = run("publish", events, "--key", "fruit", *PRIVACY)
+    assert (done.status, done.err) == (130, "dptally: interrupted.\n")
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_an_interruption_that_was_lost_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C that had no effect works the next time."""
+    monkeypatch.setattr(signals, "_LOST_AFTER", 0.0)
+    with signals.end_in_order() as heard:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGTERM)  # while the first is handled
+        assert heard() == signal.SIGINT
+        with pytest.raises(signals.Stopped):
+            signal.raise_signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("command", ["publish", "show", "--help"])

@@ -155,6 +155,7 @@ def test_outputs_are_refused_before_anything_is_read(tmp_path: Path, run: Run) -
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.parquet", "is not a directory"),
         (tmp_path / "r.csv", "writes a Parquet file"),
+        (Path("/proc/r.parquet"), "cannot be written"),  # nobody makes files there, whatever the permissions say
     ):
         done = run("publish", tmp_path / "absent.csv", "--key", "k", *PRIVACY, "-o", target)
         assert done.status == 2
@@ -262,6 +263,30 @@ def test_a_request_to_end_leaves_no_private_file(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=60) == (b"", b"dptally: interrupted.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("pause", "second"), [(0.0, signal.SIGINT), (0.01, signal.SIGINT), (0.03, signal.SIGINT), (0.01, signal.SIGTERM)]
+)
+def test_a_second_request_to_end_breaks_nothing_off(tmp_path: Path, pause: float, second: signal.Signals) -> None:
+    """Asked to end twice while the engine is busy, publish ends as it does when asked once."""
+    many, spill = tmp_path / "many.parquet", tmp_path / "spill"
+    rows = pl.select(user=pl.int_range(4_000_000)).with_columns(key=(pl.col("user") * 7919 % 100_003).cast(str))
+    rows.write_parquet(many)
+    spill.mkdir()
+    process = start(
+        "publish", many, "--key", "key", "--unit", "user", *PRIVACY, "-o", tmp_path / "r.parquet",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(spill)},
+    )  # fmt: skip
+    while process.poll() is None and not list(spill.iterdir()):
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    time.sleep(pause)
+    process.send_signal(second)
+    assert process.communicate(timeout=60) == (b"", b"dptally: interrupted.\n")
+    assert process.returncode == 130
+    assert list(spill.iterdir()) == [] and not (tmp_path / "r.parquet").exists()
 
 
 def test_a_key_cannot_act_on_the_terminal(tmp_path: Path) -> None:

@@ -230,6 +230,10 @@ def test_state_of_another_task_or_damaged_is_refused(tmp_path: Path) -> None:
     state.write_text(json.dumps({**data, "finished": [{"counts": {}, "private": True}] * 2}))
     with pytest.raises(InvalidParameter, match="more rounds than the task has"):
         Server(TASK, state=state)
+    for counts in ({"85": 106}, {"61": 1}, {"61": 1 << 63}, {"61" * 1000: 106}):  # no text, too few, too many, too long
+        state.write_text(json.dumps({**data, "finished": [{"counts": counts, "private": True}]}))
+        with pytest.raises(InvalidSource, match="is not the state of a run, or is damaged"):
+            Server(TASK, state=state)
     state.write_text("{}")
     with pytest.raises(InvalidSource, match="is not the state of a run, or is damaged"):
         Server(TASK, state=state)

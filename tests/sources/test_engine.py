@@ -22,7 +22,7 @@ import pytest
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
-from dptally.sources.engine import OutOfMemory, Session, explain
+from dptally.sources.engine import OutOfMemory, Session, explain, in_background
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 from dptally.summaries import Frequencies, count_keys
 
@@ -202,6 +202,47 @@ def test_control_c_while_duckdb_works(spill: Path, large: Path, unit: str) -> No
         process.kill()
     assert b"KeyboardInterrupt" in errors and time.monotonic() - begin < 10
     assert [path for path in spill.iterdir() if path.name.startswith("dptally")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('Invalid Input Error: Failed to read file "a.parquet": ZSTD', "may be damaged"),
+        ("Failed to decompress GZIP block: data error", "may be damaged"),
+        ("Invalid Error: Out of buffer", "may be damaged"),
+        ("Conversion Error: Could not convert string 'SECRET' to INT32", "could not be read as asked"),
+        ("Invalid Input Error: missing ): SECRET", "could not be read as asked"),
+    ],
+)
+def test_damaged_pages_and_failed_queries_are_told_apart(text: str, sentence: str) -> None:
+    """A Parquet file is called damaged where its pages cannot be unpacked, not where a condition on them fails."""
+    assert sentence in str(explain(duckdb.Error(text), ["a.parquet"]))
+    assert "could not be read as asked" in str(explain(duckdb.Error(text), ["a.jsonl"]))
+
+
+def test_an_interrupted_wait_goes_on() -> None:
+    """Ctrl-C while the reading thread is stopped is raised when that thread has ended, not before."""
+    running, asked = threading.Event(), 0
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"a": [1]})
+        running.set()
+        time.sleep(0.3)
+        running.clear()
+        yield pa.RecordBatch.from_pydict({"a": [2]})
+
+    def interrupt() -> None:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            raise KeyboardInterrupt
+
+    batches = in_background(slow(), interrupt=interrupt, waiting=lambda: None)
+    next(batches)
+    assert running.wait(10)
+    with pytest.raises(KeyboardInterrupt):
+        batches.close()
+    assert asked > 2 and not running.is_set()
 
 
 def test_directories_of_dead_processes_are_removed(spill: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 import dptally
 from dptally.errors import DptallyError, InvalidParameter, PrivacyViolation, UnreadableRelease
 from dptally.randomness import SeededBits
+from dptally.releases.whole_files import check_target
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 300, "date": 40, "rare": 1}
 
@@ -214,6 +215,31 @@ def test_existing_files_are_kept(tmp_path: Path) -> None:
         release_of().save(tmp_path)
     with pytest.raises(InvalidParameter, match="is not a directory"):
         release_of().save(tmp_path / "no" / "r.parquet")
+
+
+def test_a_target_is_tried_and_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is made beside the target to see that it can be, under a name that the next write would remove."""
+    made: list[Path] = []
+    opened = os.open
+
+    def watched(path: Path, flags: int, *rest: int) -> int:
+        made.append(path)
+        return opened(path, flags, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", watched)
+        check_target(tmp_path / "r.parquet", overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+    made[0].write_bytes(b"")  # as a process would leave it that is killed at that moment
+    release_of().save(tmp_path / "r.parquet")
+    assert [file.name for file in tmp_path.iterdir()] == ["r.parquet"]
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(InvalidParameter, match="cannot be written: No space left"):
+        check_target(tmp_path / "other.parquet", overwrite=False)
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

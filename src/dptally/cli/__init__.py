@@ -18,13 +18,12 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 
 from dptally.cli.explain import explain
 from dptally.cli.parser import build_parser
-from dptally.cli.signals import Stopped, end_in_order
+from dptally.cli.signals import end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable
 
@@ -46,26 +45,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key the terminal cannot show is no reason to fail
-    try:
-        arguments = build_parser().parse_args(argv)
-        with end_in_order():
+    with end_in_order(to_the_end=argv is None) as heard:
+        try:
+            arguments = build_parser().parse_args(argv)
             if getattr(arguments, "explain", False):
                 explain(arguments)
             else:
                 arguments.run(arguments)
-        sys.stdout.flush()
-    except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
-        _flush_or_drop()
-    except BaseException as error:  # also the panics of the engines, which are no Exceptions
-        return _report(error)
+            sys.stdout.flush()
+        except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
+            _flush_or_drop()
+        except BaseException as error:  # also the panics of the engines, which are no Exceptions
+            return _report(error, signal_behind(error) or heard())  # an engine may drop the interruption
     return 0
 
 
-def _report(error: BaseException) -> int:
-    """Say in one sentence what went wrong, and return the exit status."""
+def _report(error: BaseException, number: int | None) -> int:
+    """Say in one sentence what went wrong, and return the exit status.
+
+    Args:
+        error: what was raised.
+        number: of the signal that the process was asked to end by, if it was.
+    """
     status = _FAILED
-    if isinstance(error, KeyboardInterrupt):
-        number = error.number if isinstance(error, Stopped) else signal.SIGINT
+    if number is not None:
         status, sentence = 128 + number, "interrupted."
     elif isinstance(error, DptallyError):
         status, sentence = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED, str(error)

@@ -15,7 +15,7 @@ from dptally.privacy.guarantee import Record
 from dptally.releases.stored_facts import DAMAGE, read_fraction, read_json
 from dptally.releases.whole_files import check_target, complete_or_absent
 
-__all__ = ["Attempt", "FinishedRound", "RunState"]
+__all__ = ["Attempt", "FinishedRound", "RunState", "damaged"]
 
 _FORMAT = 1
 
@@ -104,7 +104,7 @@ class RunState:
         except DAMAGE:
             known = False
         if not known:
-            raise InvalidSource(f"{path} is not the state of a run, or is damaged.")
+            raise damaged(path)
         if found.task != task:
             raise InvalidParameter(f"{path} is the state of another task or of other parameters.")
         return found
@@ -157,6 +157,11 @@ class RunState:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def damaged(path: Path | None) -> InvalidSource:
+    """What to raise for a file that no run has written."""
+    return InvalidSource(f"{path} is not the state of a run, or is damaged.")
 
 
 def _attempt(data: Mapping[str, Any]) -> Attempt:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -37,7 +37,7 @@ from dptally.federated.messages import (
 )
 from dptally.federated.payments import Payments
 from dptally.federated.protocol import RATE_UNIT, Round, Rounds
-from dptally.federated.run_state import Attempt, RunState
+from dptally.federated.run_state import Attempt, RunState, damaged
 from dptally.ledger.paying import AnyLedger
 from dptally.observation_models import SampleAndThreshold
 from dptally.randomness import BitSource, SystemBits
@@ -115,6 +115,7 @@ class Server:
 
     Raises:
         InvalidParameter: a state file of another task, or parameters that cannot be met.
+        InvalidSource: a state file that is damaged.
     """
 
     def __init__(
@@ -142,8 +143,10 @@ class Server:
         self._payments = Payments(ledger, getattr(rounds, "spends", None), self._state.paid)
         self._go_on(rounds.start(), 1)
         for number, done in enumerate(self._state.finished, start=1):
-            if self.finished:
+            if self._due is None:
                 raise InvalidParameter("the state file holds more rounds than the task has.")
+            if not self._could_release(done.counts, self._due):
+                raise damaged(self._state.path)
             self._private &= done.private
             self._go_on(rounds.receive(done.counts), number + 1)
 
@@ -258,6 +261,15 @@ class Server:
             raise InvalidParameter(f"the task must state round {number} of itself.")
         _judge(asked.epsilon, asked.delta, asked.rate, asked.threshold)
         return asked
+
+    def _could_release(self, counts: Mapping[bytes, int], asked: Round) -> bool:
+        """Whether a round can have released these counts; a state file may say anything."""
+        return all(
+            asked.threshold <= count <= _LARGEST_FEDERATION
+            and len(vote) <= asked.key_bytes
+            and self._rounds.accepts(vote, asked)
+            for vote, count in counts.items()
+        )
 
     def _name(self) -> bytes:
         return self._bits.words(2).tobytes()

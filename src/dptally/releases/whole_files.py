@@ -19,15 +19,24 @@ __all__ = ["check_target", "complete_or_absent"]
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
-    """Refuse a target that cannot be written, before anything is read or spent."""
+    """Refuse a target that cannot be written, before anything is read or spent.
+
+    An empty file under a hidden name is made beside it and removed: permissions do not say all that can be in the way.
+    """
     if path.is_dir():
         raise InvalidParameter(f"{path} is a directory, not a file.")
     if path.exists() and not overwrite:
         raise InvalidParameter(f"{path} exists; say overwrite to replace it.")
     if not path.parent.is_dir():
         raise InvalidParameter(f"{path.parent} is not a directory.")
-    if not os.access(path.parent, os.W_OK):
-        raise InvalidParameter(f"{path.parent} is not writable.")
+    hidden = _hidden_beside(path)
+    try:
+        os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise InvalidParameter(f"{path} cannot be written: {_reason(error)}.") from None
+    finally:
+        with contextlib.suppress(OSError):  # not made, or removed by another process as left behind
+            hidden.unlink()
 
 
 @contextlib.contextmanager
@@ -42,7 +51,7 @@ def complete_or_absent(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     directory = path.parent
     _remove_left_behind(path)
     try:
-        hidden = directory / f".{path.name}.{secrets.token_hex(8)}"
+        hidden = _hidden_beside(path)
         descriptor, named = _open_locked(directory, hidden)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -69,8 +78,16 @@ def complete_or_absent(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     except OSError as error:
         if error.errno == errno.EEXIST:
             raise InvalidParameter(f"{path} exists; say overwrite to replace it.") from None
-        reason = "it failed" if error.errno is None else os.strerror(error.errno)
-        raise DptallyError(f"{path} could not be written: {reason}.") from None
+        raise DptallyError(f"{path} could not be written: {_reason(error)}.") from None
+
+
+def _hidden_beside(path: Path) -> Path:
+    """A new name in the directory of `path`, of the form that `_remove_left_behind` knows."""
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}"
+
+
+def _reason(error: OSError) -> str:
+    return "it failed" if error.errno is None else os.strerror(error.errno)
 
 
 def _open_locked(directory: Path, hidden: Path) -> tuple[int, bool]:

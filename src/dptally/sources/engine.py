@@ -27,6 +27,7 @@ BATCH_ROWS = 1 << 17
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
 _JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
+_OF_THE_QUERY = re.compile(r"(?!IO Error|Invalid Error|Invalid Input Error: Failed to read)[A-Z][A-Za-z ]* Error: ")
 
 
 class OutOfMemory(InvalidSource):
@@ -201,7 +202,7 @@ def in_background(
         waiting: called about five times a second while nothing is ready.
     """
     ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
-    stopped = threading.Event()
+    stopped, ended = threading.Event(), threading.Event()
 
     def offer(item: pa.RecordBatch | BaseException | None) -> None:
         while not stopped.is_set():
@@ -221,9 +222,16 @@ def in_background(
             offer(error)
         else:
             offer(None)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=produce, name="dptally-reader", daemon=True)
-    thread.start()
+    def stop() -> None:
+        stopped.set()
+        while not ended.is_set():
+            interrupt()  # again and again: a query that had not started yet does not hear the first one
+            ended.wait(timeout=0.05)  # not Thread.join: interrupted, it takes the thread for dead (Python 3.11, 3.12)
+
+    threading.Thread(target=produce, name="dptally-reader", daemon=True).start()
     try:
         while True:
             try:
@@ -237,10 +245,21 @@ def in_background(
                 raise item
             yield item
     finally:
-        stopped.set()
-        while thread.is_alive():
-            interrupt()  # again and again: a query that had not started yet does not hear the first one
-            thread.join(timeout=0.05)
+        _without_interruption(stop)
+
+
+def _without_interruption(work: Callable[[], None]) -> None:
+    """Do `work` to its end, from the beginning where Ctrl-C broke it off; then raise that interruption."""
+    interruption: KeyboardInterrupt | None = None
+    done = False
+    while not done:
+        try:
+            work()
+            done = True
+        except KeyboardInterrupt as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
 
 
 def describe(schema: pa.Schema) -> list[str]:
@@ -287,10 +306,13 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
         return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
     if found := _JSON_LINE.match(text):
         return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    damaged = InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
     if isinstance(error, duckdb.IOException):
-        return InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
+        return damaged
     if "unicode" in text.lower() or "utf" in text.lower():
         return InvalidSource(f"{name} holds text that is not valid UTF-8.")
+    if paths and all(path.lower().endswith(".parquet") for path in paths) and not _OF_THE_QUERY.match(text):
+        return damaged
     return InvalidSource(f"{name} could not be read as asked.")
 
 
