@@ -21,7 +21,8 @@ __all__ = ["check_target", "complete_or_absent"]
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Refuse a target that cannot be written, before anything is read or spent.
 
-    An empty file under a hidden name is made beside it and removed: permissions do not say all that can be in the way.
+    An empty file is made beside it and removed, without a name where the system has such files: permissions do not say
+    all that can be in the way.
     """
     if path.is_dir():
         raise InvalidParameter(f"{path} is a directory, not a file.")
@@ -31,12 +32,12 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise InvalidParameter(f"{path.parent} is not a directory.")
     hidden = _hidden_beside(path)
     try:
-        os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        descriptor, named = _open_locked(path.parent, hidden)
+        if named:
+            hidden.unlink()
+        os.close(descriptor)
     except OSError as error:
         raise InvalidParameter(f"{path} cannot be written: {_reason(error)}.") from None
-    finally:
-        with contextlib.suppress(OSError):  # not made, or removed by another process as left behind
-            hidden.unlink()
 
 
 @contextlib.contextmanager
