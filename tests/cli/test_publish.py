@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import time
+from datetime import date, datetime, timezone
+from datetime import time as daytime
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -40,6 +43,30 @@ def test_without_output_the_table_is_csv_and_remarks_go_to_stderr(events: Path, 
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["fruit"] for row in rows] == ["apple", "pear", "plum"]
     assert done.err.startswith("3 keys released.\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("pear, or\nplum", "pear, or\nplum"),
+        (b"\xff\x00a", "ff0061"),
+        (-5, "-5"),
+        (True, "true"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (datetime(2024, 1, 2, 3, 4, 5), "2024-01-02T03:04:05.000000"),  # noqa: DTZ001 - a time without a zone
+        (datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "2024-01-02T03:04:05.000000+0000"),
+        (daytime(3, 4, 5), "03:04:05.000000000"),
+        (Decimal("1.50"), "1.50"),
+        (0.5, "0.5"),
+    ],
+    ids=str,
+)
+def test_keys_of_every_type_are_printed_as_csv(tmp_path: Path, run: Run, key: object, written: str) -> None:
+    """What was paid for can be printed, whatever the type of the key column; bytes come in hexadecimal."""
+    pl.DataFrame({"k": [key] * 500}).write_parquet(tmp_path / "keys.parquet")
+    done = run("publish", tmp_path / "keys.parquet", "--key", "k", *PRIVACY, "--quiet")
+    assert (done.status, done.err) == (0, "")
+    assert [row["k"] for row in csv.DictReader(io.StringIO(done.out))] == [written]
 
 
 def test_quiet_prints_only_the_table(events: Path, run: Run) -> None:
