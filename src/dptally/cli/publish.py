@@ -226,6 +226,8 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
         say(_why_empty(release), remark=remark)
     say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=remark)
     say(f"Certificate: {release.certificate}", remark=remark)
+    if release.guarantee.sketch_capacity is not None:
+        say(str(release.sketch_error()), remark=remark)
     if output is not None and len(release):
         file = shlex.quote(str(output))
         say(f"Next: `dptally top {file}`, `dptally show {file}`, `dptally plot {file} -o picture.png`.", remark=remark)
@@ -245,8 +247,20 @@ def _why_empty(release: Release) -> str:
     if half is None or likely is None:
         chances = "Sampling takes no key often enough to be likely to appear."
     else:
-        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}."
+        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}"
+        chances += f"{_beyond_shortfall(release)}."
+    more = "More data" if release.guarantee.sketch_capacity is None else "More counters (--capacity)"
     return (
         f"No key was frequent enough to be told apart from chance. {chances} "
-        "More data, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
+        f"{more}, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
     )
+
+
+def _beyond_shortfall(release: Release) -> str:
+    """What a sketch takes from frequencies before noise and threshold, in words; nothing where counts are exact."""
+    if release.guarantee.sketch_capacity is None:
+        return ""
+    shortfall = release.sketch_error().sketch
+    if shortfall is None:
+        return ", above a shortfall of the sketch that is not told"
+    return f", above the shortfall of the sketch of up to {shortfall:,}"
