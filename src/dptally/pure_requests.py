@@ -58,8 +58,6 @@ def make_dense(
     """The dense histogram over the keys given; every draw of it takes a fixed number of bits, as strict time asks."""
     from dptally.mechanisms.dense_histogram import DEFAULT_BOUND, DenseHistogram
 
-    if capacity is not None:
-        raise InvalidParameter("capacity is for the mechanisms 'sparse' and 'compact', got 'dense'.")
     return DenseHistogram(
         as_epsilon(epsilon),
         dense_keys(universe, key, nulls),
@@ -115,8 +113,6 @@ def make_compact(
     """The compact histogram for data that is declared to have at most `capacity` distinct keys."""
     from dptally.mechanisms.compact_histogram import LARGEST_CAPACITY, CompactHistogram
 
-    if strict_time:
-        raise InvalidParameter("strict_time is for the mechanisms 'dense' and 'sparse', got 'compact'.")
     return CompactHistogram(
         as_epsilon(epsilon),
         universe=_numbered("compact", universe),

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import dptally
+from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 from tests.cli.conftest import MARKER, PRIVACY, Run, on_terminal, start
 
 
@@ -43,6 +44,14 @@ def test_without_output_the_table_is_csv_and_remarks_go_to_stderr(events: Path, 
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["fruit"] for row in rows] == ["apple", "pear", "plum"]
     assert done.err.startswith("3 keys released.\n")
+
+
+@pytest.mark.parametrize("page", [("publish", "--help"), ("man",)])
+def test_help_and_manual_name_every_mechanism(run: Run, page: tuple[str, ...]) -> None:
+    """Somebody who reads the help finds each mechanism, and what --capacity means to it."""
+    found = run(*page).out.replace("\\-", "-")
+    assert all(name in found for name in (*MECHANISMS, SKETCH, *PURE))
+    assert "counters of misra_gries" in " ".join(found.split())
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,9 @@ def add_commands(commands: Commands) -> None:
             "With -o the release is written as one Parquet file. Without it the released table is printed: readable\n"
             "on a terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error.\n"
             "\n"
-            "Mechanisms: weighted_sample, stability and gaussian report keys of the data and need --delta. Others\n"
-            "need --universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
+            "Mechanisms: weighted_sample, stability, gaussian, sample_and_threshold and misra_gries (which counts in\n"
+            "a sketch of bounded memory) report keys of the data and need --delta. dense, sparse and compact need\n"
+            "--universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
             "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
             "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.\n"
             "\n"
@@ -63,7 +64,8 @@ def add_commands(commands: Commands) -> None:
         "input",
         metavar="INPUT",
         nargs="+",
-        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database",
+        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
+        "named twice counts once",
     )
     parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
     parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
@@ -84,7 +86,8 @@ def add_commands(commands: Commands) -> None:
         "--capacity",
         metavar="N",
         type=whole_number,
-        help="keys a sparse release holds, or distinct keys of the data for compact (default: 10000; strict time: 100)",
+        help="counters of misra_gries, keys a sparse release holds, or distinct keys of the data for compact "
+        "(default: 10000; strict time: 100)",
     )
     parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
     add_ledger_options(parser)
