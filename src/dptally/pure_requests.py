@@ -170,7 +170,14 @@ def dense_keys(universe: object, key: str | Sequence[str] | None, nulls: Literal
 def _named_universe(universe: object) -> Universe | None:
     """A universe, or None for a file or a list of keys."""
     if isinstance(universe, str | Path):
-        return None if Path(universe).is_file() else read_universe(str(universe))
+        if Path(universe).is_file():
+            return None
+        try:
+            return read_universe(str(universe))
+        except InvalidParameter as error:
+            if Path(universe).suffix or len(Path(universe).parts) > 1:  # written like the name of a file
+                raise InvalidParameter(f"{str(error).removesuffix('.')}, and there is no such file.") from None
+            raise
     return read_universe(universe) if hasattr(universe, "indices") and hasattr(universe, "keys") else None
 
 

@@ -78,6 +78,14 @@ def test_keys_of_every_type_are_printed_as_csv(tmp_path: Path, run: Run, key: ob
     assert [row["k"] for row in csv.DictReader(io.StringIO(done.out))] == [written]
 
 
+def test_confidence_may_be_a_percentage(events: Path, run: Run) -> None:
+    """99.9% and 0.999 are the same confidence; what is no number is refused, however large."""
+    request = ("publish", events, "--key", "fruit", *PRIVACY, "--not-private-seed", 7, "--confidence")
+    assert run(*request, "99.9%") == run(*request, "0.999")
+    for wrong in ("much%", "1e999999999%", "100%", "%"):
+        assert "confidence must be" in run(*request, wrong).err
+
+
 def test_quiet_prints_only_the_table(events: Path, run: Run) -> None:
     """--quiet leaves standard error empty."""
     assert run("publish", events, "--key", "fruit", *PRIVACY, "--quiet").err == ""
@@ -158,8 +166,8 @@ REFUSED = {
     "epsilon must be a number, got 'inf'.": ("--epsilon", "inf", "--delta", "1e-6"),
     "delta must be at least 0 and below 1, got 1.": ("--epsilon", "1", "--delta", "1"),
     "delta must be positive for a mechanism that reports keys of the data, got 0": ("--epsilon", "1", "--delta", "0"),
-    "max_keys_per_unit must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
-    "max_keys_per_unit needs a unit": (*PRIVACY, "--max-keys-per-unit", "2"),
+    "must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
+    "every row is its own unit with one key.": (*PRIVACY, "--max-keys-per-unit", "2"),
     "argument --max-keys-per-unit: must be a whole number, got 'two'": (*PRIVACY, "--max-keys-per-unit", "two"),
     "mechanism must be one of 'weighted_sample', 'stability', 'gaussian', 'sample_and_threshold'": (
         *PRIVACY,
@@ -187,7 +195,7 @@ def test_outputs_are_refused_before_anything_is_read(tmp_path: Path, run: Run) -
     taken = tmp_path / "taken.parquet"
     taken.write_bytes(b"mine")
     for target, message in (
-        (taken, "exists; say overwrite"),
+        (taken, "overwrite to replace it"),
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.parquet", "is not a directory"),
         (tmp_path / "r.csv", "writes a Parquet file"),
