@@ -185,3 +185,9 @@ def test_manual_page(run: Run, tmp_path: Path) -> None:
         check=True,
     )
     assert checked.stderr == ""
+
+
+def test_a_sketch_pays_for_each_of_its_units(run: Run) -> None:
+    """Whether its units are rows or not, nobody has looked yet."""
+    done = run("sketch", "publish", "s.sketch", *PRIVACY, "--explain")
+    assert "once, for each unit of the sketch." in done.out and "each row" not in done.out

@@ -186,7 +186,7 @@ def test_bad_requests_have_one_sentence_and_status_2(events: Path, run: Run, mes
     """Each bad request is refused with its own sentence, and nothing is printed."""
     done = run("publish", events, "--key", "fruit", *REFUSED[message])
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(f"dptally: {message}")
+    assert done.err.startswith("dptally: ") and message in done.err
     assert done.err.count("\n") == 1
 
 

@@ -234,7 +234,7 @@ def test_compact_refusals(tmp_path: Path) -> None:
         ({"mechanism": "sparse", "universe": 7}, "universe must be a name or a universe, got int"),
         (
             {"mechanism": "dense", "universe": "ipv4"},
-            "takes at most 2\\^22 keys, and the universe 'ipv4' has 4294967296",
+            "takes at most 2\\^22 keys, and the universe 'ipv4' has 4,294,967,296",
         ),
         ({"mechanism": "dense", "universe": []}, "universe must have at least one key"),
         ({"mechanism": "dense", "universe": "date", "key": ["a", "b"]}, "single keys, but there are 2 key columns"),
@@ -309,3 +309,13 @@ def test_the_table_of_errors_in_the_documentation() -> None:
         assert one_printed == f"{printed.key_error}, {printed.from_count}"
         assert one_exact == f"{law.key_error('0.05', start)}, {start}"
         assert least == f"{least_possible_error(1, size, keep, '0.05'):.1f}"
+
+
+def test_a_universe_file_is_named(tmp_path: Path) -> None:
+    """What is wrong with the file of keys is not blamed on the source; a file that is not there is said to be none."""
+    (tmp_path / "dest.csv").write_text("other\na\n")
+    request: dict[str, Any] = {"key": "k", "epsilon": 1, "mechanism": "dense"}
+    with pytest.raises(InvalidParameter, match=r"column 'k' is not in the universe file 'dest\.csv'; it has: other"):
+        dptally.publish(Untouchable(), universe=tmp_path / "dest.csv", **request)
+    with pytest.raises(InvalidParameter, match=r"no universe 'nofile\.csv', and there is no such file; the names are"):
+        dptally.publish(Untouchable(), universe="nofile.csv", **request)
