@@ -13,7 +13,7 @@ import pytest
 from dptally.cli.command_tree import leaf_commands, options_of, positionals_of, walk_commands
 from dptally.cli.explain import Explanation, explained_commands, explains
 from dptally.cli.parser import build_parser
-from tests.cli.conftest import Run
+from tests.cli.conftest import PRIVACY, Run
 
 COMMANDS = [" ".join(path) for path, _ in leaf_commands(build_parser())]
 EXAMPLES = [
