@@ -35,6 +35,12 @@ __all__ = [
 MECHANISMS = ("weighted_sample", "stability", "gaussian", "sample_and_threshold")
 SKETCH = "misra_gries"
 PURE = ("dense", "sparse", "compact")
+_TAKEN_BY = {
+    "universe": PURE,
+    "bound": PURE,
+    "capacity": (SKETCH, "sparse", "compact"),
+    "strict_time": ("sparse",),
+}
 _Result = TypeVar("_Result", covariant=True)
 
 
@@ -138,6 +144,8 @@ def make_pure_mechanism(
     from dptally import pure_requests
 
     pure_requests.check_pure(name, delta, values=values, sampling=sampling)
+    strict = asked["strict_time"] and name != "dense"  # every draw of a dense histogram is in strict time
+    refuse_pure_options(name, capacity=asked["capacity"], strict_time=strict)
     if name == "dense":
         return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **asked)
     make = pure_requests.make_sparse if name == "sparse" else pure_requests.make_compact
@@ -145,7 +153,14 @@ def make_pure_mechanism(
 
 
 def refuse_pure_options(mechanism: str, **options: object) -> None:
-    """Refuse what only mechanisms over a universe take."""
+    """Refuse an option that is given to a mechanism which does not take it."""
     for name, given in options.items():
-        if mechanism in (*MECHANISMS, SKETCH) and given is not None and given is not False:
-            raise InvalidParameter(f"{name} is for the mechanisms 'dense', 'sparse' and 'compact', got {mechanism!r}.")
+        takers = _TAKEN_BY[name]
+        known = mechanism in (*MECHANISMS, SKETCH, *PURE)
+        if known and mechanism not in takers and given is not None and given is not False:
+            raise InvalidParameter(f"{name} is for the {_listed(takers)}, got {mechanism!r}.")
+
+
+def _listed(mechanisms: Sequence[str]) -> str:
+    *others, last = map(repr, mechanisms)
+    return f"mechanisms {', '.join(others)} and {last}" if others else f"mechanism {last}"

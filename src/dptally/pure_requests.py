@@ -58,8 +58,6 @@ def make_dense(
     """The dense histogram over the keys given; every draw of it takes a fixed number of bits, as strict time asks."""
     from dptally.mechanisms.dense_histogram import DEFAULT_BOUND, DenseHistogram
 
-    if capacity is not None:
-        raise InvalidParameter("capacity is for the mechanisms 'sparse' and 'compact', got 'dense'.")
     return DenseHistogram(
         as_epsilon(epsilon),
         dense_keys(universe, key, nulls),
@@ -115,8 +113,6 @@ def make_compact(
     """The compact histogram for data that is declared to have at most `capacity` distinct keys."""
     from dptally.mechanisms.compact_histogram import LARGEST_CAPACITY, CompactHistogram
 
-    if strict_time:
-        raise InvalidParameter("strict_time is for the mechanisms 'dense' and 'sparse', got 'compact'.")
     return CompactHistogram(
         as_epsilon(epsilon),
         universe=_numbered("compact", universe),
@@ -161,7 +157,7 @@ def dense_keys(universe: object, key: str | Sequence[str] | None, nulls: Literal
     if named is not None:
         if named.size > _LARGEST_DENSE:
             raise InvalidParameter(
-                f"mechanism 'dense' takes at most 2^22 keys, and the universe {named.name!r} has {named.size}; "
+                f"mechanism 'dense' takes at most 2^22 keys, and the universe {named.name!r} has {named.size:,}; "
                 "'sparse' and 'compact' take any universe."
             )
         names = ["key"] if key is None else [key] if isinstance(key, str) else list(key)
@@ -174,7 +170,13 @@ def dense_keys(universe: object, key: str | Sequence[str] | None, nulls: Literal
 def _named_universe(universe: object) -> Universe | None:
     """A universe, or None for a file or a list of keys."""
     if isinstance(universe, str | Path):
-        return None if Path(universe).is_file() else read_universe(str(universe))
+        if Path(universe).is_file():
+            return None
+        try:
+            return read_universe(str(universe))
+        except InvalidParameter as error:
+            told = str(error).replace("; the names are", ", and there is no such file; the names are", 1)
+            raise InvalidParameter(told) from None
     return read_universe(universe) if hasattr(universe, "indices") and hasattr(universe, "keys") else None
 
 
@@ -199,12 +201,16 @@ def _listed_keys(universe: Any, key: str | Sequence[str] | None, nulls: Literal[
 
     # An iterator: keys of a list may be written like names of files, and those of a mapping come without counts.
     source = iter(universe) if isinstance(universe, list | tuple | set | frozenset | Mapping) else universe
-    rows = open_rows(source, key=key, unit=None, nulls=nulls)
+    try:
+        rows = open_rows(source, key=key, unit=None, nulls=nulls)
+    except InvalidParameter as error:
+        file = f"the universe file '{Path(universe).name}'" if isinstance(universe, str | Path) else "the universe"
+        raise InvalidParameter(str(error).replace("in the source", f"in {file}", 1)) from None
     with count_keys(rows, max_keys_per_unit=1, bits=SystemBits()) as found:
         batches = [keys for keys, _ in found.batches()]
     table = pa.Table.from_batches(batches) if batches else None
     if table is None or not table.num_rows:
         raise InvalidParameter("universe must have at least one key.")
     if table.num_rows > _LARGEST_DENSE:
-        raise InvalidParameter(f"mechanism 'dense' takes at most 2^22 keys, got {table.num_rows}.")
+        raise InvalidParameter(f"mechanism 'dense' takes at most 2^22 keys, got {table.num_rows:,}.")
     return table

@@ -13,7 +13,7 @@ import pytest
 from dptally.cli.command_tree import leaf_commands, options_of, positionals_of, walk_commands
 from dptally.cli.explain import Explanation, explained_commands, explains
 from dptally.cli.parser import build_parser
-from tests.cli.conftest import Run
+from tests.cli.conftest import PRIVACY, Run
 
 COMMANDS = [" ".join(path) for path, _ in leaf_commands(build_parser())]
 EXAMPLES = [
@@ -121,7 +121,7 @@ def test_an_explanation_of_a_new_ledger_says_its_budget(run: Run) -> None:
         (("--epsilon", "1", "--mechanism", "sparse"), "mechanism 'sparse' needs a universe"),
         (("--epsilon", "1", "--delta", "1e-6", "--mechanism", "sparse", "--universe", "ipv4"), "keeps delta = 0"),
         (("--epsilon", "1", "--delta", "1e-6", "--mechanism", "odd"), "mechanism must be one of weighted_sample"),
-        (("--epsilon", "1", "--delta", "1e-6", "--max-keys-per-unit", "2"), "max_keys_per_unit needs a unit"),
+        (("--epsilon", "1", "--delta", "1e-6", "--max-keys-per-unit", "2"), "--max-keys-per-unit needs --unit"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:
@@ -174,7 +174,7 @@ def test_manual_page(run: Run, tmp_path: Path) -> None:
             for action in options_of(command):
                 assert action.option_strings[-1].replace("-", "\\-") in page
     done = run("man", "-o", place)
-    assert done.status == 2 and "exists; say overwrite" in done.err
+    assert done.status == 2 and "overwrite to replace it" in done.err
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
     checked = subprocess.run(
@@ -185,3 +185,9 @@ def test_manual_page(run: Run, tmp_path: Path) -> None:
         check=True,
     )
     assert checked.stderr == ""
+
+
+def test_a_sketch_pays_for_each_of_its_units(run: Run) -> None:
+    """Whether its units are rows or not, nobody has looked yet."""
+    done = run("sketch", "publish", "s.sketch", *PRIVACY, "--explain")
+    assert "once, for each unit of the sketch." in done.out and "each row" not in done.out

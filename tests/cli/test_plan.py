@@ -185,3 +185,17 @@ def test_text_charts_rise_from_left_to_right() -> None:
     assert top[0] == "⠀" and top[19] != "⠀" and bottom[0] != "⠀" and bottom[19] == "⠀"
     assert 9 <= middle.index("A") <= 11
     assert lines[-2].startswith("frequency 0") and lines[-2].endswith("20") and lines[-1] == "A step"
+
+
+@pytest.mark.parametrize("options", [("--rows", 100_000), ("--need", "30:95%"), ("--json",)])
+def test_a_plan_for_what_does_not_apply_is_refused(run: Run, options: tuple[object, ...]) -> None:
+    """If no mechanism meets the request, the reason is all that is printed."""
+    done = run("plan", *PRIVACY, "--mechanism", "dense", *options)
+    assert (done.status, done.out) == (2, "")
+    assert "no mechanism can meet this request. dense does not apply: it needs a universe" in done.err
+
+
+def test_a_bound_of_one_key_is_singular(run: Run) -> None:
+    """One key is not "1 keys"."""
+    done = run("plan", *PRIVACY, "--need", "16:95%")
+    assert done.out.startswith("A unit may have at most one key to report")

@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import time
+from datetime import UTC, date, datetime
+from datetime import time as daytime
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import dptally
+from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 from tests.cli.conftest import MARKER, PRIVACY, Run, on_terminal, start
 
 
@@ -40,6 +44,46 @@ def test_without_output_the_table_is_csv_and_remarks_go_to_stderr(events: Path, 
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["fruit"] for row in rows] == ["apple", "pear", "plum"]
     assert done.err.startswith("3 keys released.\n")
+
+
+@pytest.mark.parametrize("page", [("publish", "--help"), ("man",)])
+def test_help_and_manual_name_every_mechanism(run: Run, page: tuple[str, ...]) -> None:
+    """Somebody who reads the help finds each mechanism, and what --capacity means to it."""
+    found = run(*page).out.replace("\\-", "-")
+    assert all(name in found for name in (*MECHANISMS, SKETCH, *PURE))
+    assert "counters of misra_gries" in " ".join(found.split())
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("pear, or\nplum", "pear, or\nplum"),
+        (b"\xff\x00a", "ff0061"),
+        (-5, "-5"),
+        (True, "true"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (datetime(2024, 1, 2, 3, 4, 5), "2024-01-02T03:04:05.000000"),
+        (datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), "2024-01-02T03:04:05.000000+0000"),
+        (daytime(3, 4, 5), "03:04:05.000000000"),
+        (Decimal("1.50"), "1.50"),
+        (0.5, "0.5"),
+    ],
+    ids=str,
+)
+def test_keys_of_every_type_are_printed_as_csv(tmp_path: Path, run: Run, key: object, written: str) -> None:
+    """What was paid for can be printed, whatever the type of the key column; bytes come in hexadecimal."""
+    pl.DataFrame({"k": [key] * 500}).write_parquet(tmp_path / "keys.parquet")
+    done = run("publish", tmp_path / "keys.parquet", "--key", "k", *PRIVACY, "--quiet")
+    assert (done.status, done.err) == (0, "")
+    assert [row["k"] for row in csv.DictReader(io.StringIO(done.out))] == [written]
+
+
+def test_confidence_may_be_a_percentage(events: Path, run: Run) -> None:
+    """99.9% and 0.999 are the same confidence; what is no number is refused, however large."""
+    request = ("publish", events, "--key", "fruit", *PRIVACY, "--not-private-seed", 7, "--confidence")
+    assert run(*request, "99.9%") == run(*request, "0.999")
+    for wrong in ("much%", "1e999999999%", "100%", "%"):
+        assert "confidence must be" in run(*request, wrong).err
 
 
 def test_quiet_prints_only_the_table(events: Path, run: Run) -> None:
@@ -122,8 +166,8 @@ REFUSED = {
     "epsilon must be a number, got 'inf'.": ("--epsilon", "inf", "--delta", "1e-6"),
     "delta must be at least 0 and below 1, got 1.": ("--epsilon", "1", "--delta", "1"),
     "delta must be positive for a mechanism that reports keys of the data, got 0": ("--epsilon", "1", "--delta", "0"),
-    "max_keys_per_unit must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
-    "max_keys_per_unit needs a unit": (*PRIVACY, "--max-keys-per-unit", "2"),
+    "must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
+    "every row is its own unit with one key.": (*PRIVACY, "--max-keys-per-unit", "2"),
     "argument --max-keys-per-unit: must be a whole number, got 'two'": (*PRIVACY, "--max-keys-per-unit", "two"),
     "mechanism must be one of 'weighted_sample', 'stability', 'gaussian', 'sample_and_threshold'": (
         *PRIVACY,
@@ -142,7 +186,7 @@ def test_bad_requests_have_one_sentence_and_status_2(events: Path, run: Run, mes
     """Each bad request is refused with its own sentence, and nothing is printed."""
     done = run("publish", events, "--key", "fruit", *REFUSED[message])
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(f"dptally: {message}")
+    assert done.err.startswith("dptally: ") and message in done.err
     assert done.err.count("\n") == 1
 
 
@@ -151,7 +195,7 @@ def test_outputs_are_refused_before_anything_is_read(tmp_path: Path, run: Run) -
     taken = tmp_path / "taken.parquet"
     taken.write_bytes(b"mine")
     for target, message in (
-        (taken, "exists; say overwrite"),
+        (taken, "overwrite to replace it"),
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.parquet", "is not a directory"),
         (tmp_path / "r.csv", "writes a Parquet file"),

@@ -180,7 +180,7 @@ def test_plan_recommends(run: Run, options: tuple[str, ...], recommended: str) -
     ("options", "message"),
     [
         ((), "delta is missing; a plan for delta = 0 needs a universe"),
-        (("--delta", "1e-6", "--asked-for", "any"), "asked_for is for plans with a universe"),
+        (("--delta", "1e-6", "--asked-for", "any"), "is for plans with a universe"),
         (("--universe", "ipv5"), "there is no universe 'ipv5'"),
         (("--universe", "ipv4", "--capacity", "0"), "capacity must be at least 1, got 0"),
     ],

@@ -105,3 +105,18 @@ def test_the_error_is_part_of_what_is_said(tmp_path: Path, sketch: Path, run: Ru
     facts = json.loads(run("sketch", "publish", sketch, *PRIVACY, "--json").out)
     assert facts["sketch_error"]["over"] > 0
     assert facts["sketch_error"]["sketch"] >= 0
+
+
+def test_an_empty_release_of_a_sketch_tells_its_shortfall(tmp_path: Path, run: Run) -> None:
+    """A key must exceed what the sketch takes from frequencies, whether publish or sketch publish made the release."""
+    many = tmp_path / "many.csv"
+    many.write_text("key\n" + "".join(f"{number % 500}\n" for number in range(50_000)))
+    made = tmp_path / "many.sketch"
+    assert run("sketch", "build", many, "--key", "key", "-k", 10, "-o", made).status == 0
+    known = run("publish", many, "--key", "key", "--mechanism", "misra_gries", "--capacity", 10, *PRIVACY)
+    assert "above the shortfall of the sketch of up to 4," in known.err
+    assert "More counters (--capacity)" in known.err
+    assert "falls short of frequencies by at most 4," in known.err
+    unknown = run("sketch", "publish", made, *PRIVACY, "--shortfall", "unknown")
+    assert "above a shortfall of the sketch that is not told. More counters" in unknown.err
+    assert unknown.err.count("confidence for all keys at once") == 1

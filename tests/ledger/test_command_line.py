@@ -99,6 +99,8 @@ def test_a_life_of_a_ledger(budget: Path, events: Path, run: Run, tmp_path: Path
     checked = json.loads(run("ledger", "verify", budget, "--json").out)
     assert checked["verified"] and checked["rows"] == 13
     assert run("ledger", "verify", budget, "--head", checked["head"]["hash"]).status == 0
+    mistyped = run("ledger", "verify", budget, "--head", "abc")
+    assert mistyped.status == 2 and "--head must be a hash of 64 hexadecimal digits, got 'abc'" in mistyped.err
     wrong = run("ledger", "verify", budget, "--head", "0" * 64)
     assert wrong.status == 1 and "cut or rewritten" in wrong.err
 

@@ -234,7 +234,7 @@ def test_compact_refusals(tmp_path: Path) -> None:
         ({"mechanism": "sparse", "universe": 7}, "universe must be a name or a universe, got int"),
         (
             {"mechanism": "dense", "universe": "ipv4"},
-            "takes at most 2\\^22 keys, and the universe 'ipv4' has 4294967296",
+            "takes at most 2\\^22 keys, and the universe 'ipv4' has 4,294,967,296",
         ),
         ({"mechanism": "dense", "universe": []}, "universe must have at least one key"),
         ({"mechanism": "dense", "universe": "date", "key": ["a", "b"]}, "single keys, but there are 2 key columns"),
@@ -250,18 +250,23 @@ def test_compact_refusals(tmp_path: Path) -> None:
         ({"mechanism": "dense", "universe": ["a"], "epsilon": "1e-12"}, "epsilon is too small"),
         (
             {"mechanism": "dense", "universe": ["a"], "capacity": 5},
-            "capacity is for the mechanisms 'sparse' and 'compact'",
+            "capacity is for the mechanisms 'misra_gries', 'sparse' and 'compact', got 'dense'",
         ),
         (
             {"mechanism": "sparse", "universe": "ipv4", "strict_time": True, "capacity": 301},
             "at most 300 in strict time",
         ),
         ({"mechanism": "sparse", "universe": "ipv4", "strict_time": True, "bound": 5000}, "bound must be at most 4096"),
-        ({"mechanism": "compact", "universe": "ipv4", "strict_time": True}, "strict_time is for the mechanisms"),
+        (
+            {"mechanism": "compact", "universe": "ipv4", "strict_time": True},
+            "is for the mechanism 'sparse', got 'compact'",
+        ),
         ({"mechanism": "sparse", "universe": "ipv4", "max_keys_per_unit": 2}, "max_keys_per_unit needs a unit"),
         ({"mechanism": "sparse", "universe": "ipv4", "ledger": object()}, "ledger must be a dptally.Ledger"),
         ({"delta": 1e-6, "universe": "ipv4"}, "universe is for the mechanisms 'dense', 'sparse' and 'compact'"),
-        ({"delta": 1e-6, "strict_time": True}, "strict_time is for the mechanisms 'dense', 'sparse' and 'compact'"),
+        ({"delta": 1e-6, "strict_time": True}, "strict_time is for the mechanism 'sparse', got 'weighted_sample'"),
+        ({"delta": 1e-6, "capacity": 5}, "capacity is for the mechanisms 'misra_gries', 'sparse' and 'compact', got"),
+        ({"delta": 1e-6, "mechanism": "misra_gries", "bound": 5}, "bound is for the mechanisms 'dense', 'sparse' and"),
         ({}, "delta is missing: mechanism 'weighted_sample' needs one"),
         ({"mechanism": "stability"}, "delta is missing: mechanism 'stability' needs one"),
     ],
@@ -304,3 +309,13 @@ def test_the_table_of_errors_in_the_documentation() -> None:
         assert one_printed == f"{printed.key_error}, {printed.from_count}"
         assert one_exact == f"{law.key_error('0.05', start)}, {start}"
         assert least == f"{least_possible_error(1, size, keep, '0.05'):.1f}"
+
+
+def test_a_universe_file_is_named(tmp_path: Path) -> None:
+    """What is wrong with the file of keys is not blamed on the source; a file that is not there is said to be none."""
+    (tmp_path / "dest.csv").write_text("other\na\n")
+    request: dict[str, Any] = {"key": "k", "epsilon": 1, "mechanism": "dense"}
+    with pytest.raises(InvalidParameter, match=r"column 'k' is not in the universe file 'dest\.csv'; it has: other"):
+        dptally.publish(Untouchable(), universe=tmp_path / "dest.csv", **request)
+    with pytest.raises(InvalidParameter, match=r"no universe 'nofile\.csv', and there is no such file; the names are"):
+        dptally.publish(Untouchable(), universe="nofile.csv", **request)

@@ -109,7 +109,7 @@ def _publish(arguments: argparse.Namespace) -> Explanation:
     epsilon, delta = _numbers(arguments, pure=pure)
     keys = as_count("max_keys_per_unit", arguments.max_keys_per_unit, largest=LARGEST_UNIT)
     if arguments.unit is None and keys > 1:
-        raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
+        raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
     scheme = sampling_of(arguments)
     guarantee, cost = _promise(epsilon, delta, arguments.unit, keys, arguments.not_private_seed)
     expect = ""
@@ -207,7 +207,7 @@ def _sketch_show(arguments: argparse.Namespace) -> Explanation:
 @explains("sketch publish")
 def _sketch_publish(arguments: argparse.Namespace) -> Explanation:
     epsilon, delta = _numbers(arguments, pure=arguments.universe is not None)
-    _, cost = _promise(epsilon, delta, None, 1, arguments.not_private_seed)
+    _, cost = _promise(epsilon, delta, "unit of the sketch", 1, arguments.not_private_seed)
     size = f"epsilon = {float(epsilon):g}, delta = {float(delta):g}"
     shortfall = ""
     if arguments.shortfall == "private":

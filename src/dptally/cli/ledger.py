@@ -12,6 +12,7 @@ JSON:
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.parser import Parser, add_command
@@ -247,12 +248,15 @@ def _verify(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
     from dptally.ledger import Ledger
 
-    ledger = Ledger(arguments.ledger)
-    sequence, digest = ledger.verify(arguments.head)
+    noted = arguments.head
+    if noted is not None and not re.fullmatch("[0-9a-fA-F]{64}", noted.strip()):
+        raise InvalidParameter(f"--head must be a hash of 64 hexadecimal digits, got {noted[:70]!r}.")
+    sequence, digest = Ledger(arguments.ledger).verify(noted)
     if arguments.json:
         print_json({"verified": True, "rows": sequence + 1, "head": {"sequence": sequence, "hash": digest}})
         return
-    say(f"{sequence + 1} rows follow from each other.", style="bold green")
+    rows = f"{sequence + 1:,} rows follow from each other." if sequence else "The one row is as it was written."
+    say(rows, style="bold green")
     say(f"Keep the hash of the last one where nobody can change it: {digest}")
 
 
@@ -304,7 +308,7 @@ def _say_state(ledger: Ledger) -> None:
     say(f"Left by basic composition: epsilon {_number(epsilon)}, delta {_number(delta)}.")
     states = Counter(entry.state for entry in ledger.history())
     if states:
-        say("Entries: " + ", ".join(f"{number} {state}" for state, number in sorted(states.items())) + ".")
+        say("Entries: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())) + ".")
     if ledger.closed:
         say("Closed: nothing more can be spent.", style="bold")
     if ledger.clock_set_back:

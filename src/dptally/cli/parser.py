@@ -26,6 +26,7 @@ __all__ = [
     "add_unit_bound",
     "build_parser",
     "sampling_of",
+    "share_or_percentage",
     "whole_number",
 ]
 
@@ -158,7 +159,10 @@ def add_output_options(parser: Parser) -> None:
     """Where a release goes, and how it is drawn and shown."""
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write the release (Parquet)")
     parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
-    add_confidence(parser, help="of the printed bounds (default: 0.95); a file's bounds are computed when it is read")
+    add_confidence(
+        parser,
+        help="of the printed bounds, as 0.95 or 95%% (default: 0.95); a file's bounds are computed when it is read",
+    )
     parser.add_argument(
         "--not-private-seed",
         metavar="N",
@@ -169,9 +173,9 @@ def add_output_options(parser: Parser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
 
 
-def add_confidence(parser: Parser, *, help: str = "of the bounds (default: 0.95)") -> None:  # noqa: A002
+def add_confidence(parser: Parser, *, help: str = "of the bounds, as 0.95 or 95%% (default: 0.95)") -> None:  # noqa: A002
     """The confidence of bounds, as text."""
-    parser.add_argument("--confidence", metavar="C", default=None, help=help)
+    parser.add_argument("--confidence", metavar="C", type=share_or_percentage, default=None, help=help)
 
 
 def add_sampling(parser: Parser, *, help: str, required: bool = False) -> None:  # noqa: A002
@@ -184,6 +188,23 @@ def sampling_of(arguments: argparse.Namespace) -> Scheme | None:
     from dptally.observation_models.sampling_schemes import read_scheme
 
     return None if arguments.sampling is None else read_scheme(arguments.sampling)
+
+
+def share_or_percentage(text: str) -> str:
+    """A share as text, to be read exactly; "95%" is 19/20. What is no number is left for the command to refuse.
+
+    >>> share_or_percentage("95%"), share_or_percentage("0.95"), share_or_percentage("much%")
+    ('19/20', '0.95', 'much%')
+    """
+    from dptally.exact import as_fraction
+
+    number = text.strip()
+    if not number.endswith("%"):
+        return text
+    try:
+        return str(as_fraction("a percentage", number[:-1]) / 100)
+    except InvalidParameter:
+        return text
 
 
 def whole_number(text: str) -> int:

@@ -19,7 +19,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_privacy, add_sampling, add_unit_bound, sampling_of, whole_number
+from dptally.cli.parser import (
+    add_command,
+    add_privacy,
+    add_sampling,
+    add_unit_bound,
+    sampling_of,
+    share_or_percentage,
+    whole_number,
+)
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -99,7 +107,13 @@ def _add_supposed(parser: Parser) -> None:
     supposed.add_argument("--key", metavar="COLUMN", action="append", help="key column of the example; repeat")
     supposed.add_argument("--count", metavar="COLUMN", help="column of counts of the example")
     supposed.add_argument("--unit", metavar="COLUMN", help="column of units (of the example): rows belong to units")
-    supposed.add_argument("--share", metavar="S", default="1", help="of the keys, for the error of a sum (default: 1)")
+    supposed.add_argument(
+        "--share",
+        metavar="S",
+        type=share_or_percentage,
+        default="1",
+        help="of the keys, for the error of a sum, as 0.1 or 10%% (default: 1)",
+    )
 
 
 def _plan(arguments: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """How results are printed: JSON, a table on a terminal, CSV into a pipe, and remarks.
 
 A key is never markup and never reaches a terminal raw: what is not printable is written out. CSV and JSON carry keys as
-they are, in the escapes of those formats.
+they are, in the escapes of those formats, and keys of bytes in hexadecimal.
 """
 
 from __future__ import annotations
@@ -86,7 +86,15 @@ def print_rows(release: Release, frame: pl.DataFrame) -> None:
             say(f"... and {len(frame) - _ROWS_ON_TERMINAL:,} more; write them to a file with -o or >.", remark=True)
         return
     for start in range(0, max(1, len(frame)), _ROWS_AT_ONCE):
-        sys.stdout.write(frame.slice(start, _ROWS_AT_ONCE).write_csv(include_header=start == 0))
+        rows = _bytes_in_hexadecimal(frame.slice(start, _ROWS_AT_ONCE))
+        sys.stdout.write(rows.write_csv(include_header=start == 0))
+
+
+def _bytes_in_hexadecimal(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns of bytes as text: CSV has no bytes."""
+    import polars as pl
+
+    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
 
 
 def print_frame(release: Release, frame: pl.DataFrame) -> None:

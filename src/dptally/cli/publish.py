@@ -44,8 +44,9 @@ def add_commands(commands: Commands) -> None:
             "With -o the release is written as one Parquet file. Without it the released table is printed: readable\n"
             "on a terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error.\n"
             "\n"
-            "Mechanisms: weighted_sample, stability and gaussian report keys of the data and need --delta. Others\n"
-            "need --universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
+            "Mechanisms: weighted_sample, stability, gaussian, sample_and_threshold and misra_gries (which counts in\n"
+            "a sketch of bounded memory) report keys of the data and need --delta. dense, sparse and compact need\n"
+            "--universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
             "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
             "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.\n"
             "\n"
@@ -63,7 +64,8 @@ def add_commands(commands: Commands) -> None:
         "input",
         metavar="INPUT",
         nargs="+",
-        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database",
+        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
+        "named twice counts once",
     )
     parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
     parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
@@ -84,7 +86,8 @@ def add_commands(commands: Commands) -> None:
         "--capacity",
         metavar="N",
         type=whole_number,
-        help="keys a sparse release holds, or distinct keys of the data for compact (default: 10000; strict time: 100)",
+        help="counters of misra_gries, keys a sparse release holds, or distinct keys of the data for compact "
+        "(default: 10000; strict time: 100)",
     )
     parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
     add_ledger_options(parser)
@@ -226,6 +229,8 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
         say(_why_empty(release), remark=remark)
     say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=remark)
     say(f"Certificate: {release.certificate}", remark=remark)
+    if release.guarantee.sketch_capacity is not None:
+        say(str(release.sketch_error()), remark=remark)
     if output is not None and len(release):
         file = shlex.quote(str(output))
         say(f"Next: `dptally top {file}`, `dptally show {file}`, `dptally plot {file} -o picture.png`.", remark=remark)
@@ -245,8 +250,20 @@ def _why_empty(release: Release) -> str:
     if half is None or likely is None:
         chances = "Sampling takes no key often enough to be likely to appear."
     else:
-        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}."
+        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}"
+        chances += f"{_beyond_shortfall(release)}."
+    more = "More data" if release.guarantee.sketch_capacity is None else "More counters (--capacity)"
     return (
         f"No key was frequent enough to be told apart from chance. {chances} "
-        "More data, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
+        f"{more}, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
     )
+
+
+def _beyond_shortfall(release: Release) -> str:
+    """What a sketch takes from frequencies before noise and threshold, in words; nothing where counts are exact."""
+    if release.guarantee.sketch_capacity is None:
+        return ""
+    shortfall = release.sketch_error().sketch
+    if shortfall is None:
+        return ", above a shortfall of the sketch that is not told"
+    return f", above the shortfall of the sketch of up to {shortfall:,}"

@@ -220,7 +220,6 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import say
     from dptally.cli.publish import deliver, prepare
     from dptally.summaries.summed_sketches import load_sketch
 
@@ -239,8 +238,6 @@ def _publish(arguments: argparse.Namespace) -> None:
         randomness=request.randomness,
     )
     deliver(arguments, request, release)
-    if not arguments.quiet and not arguments.json:
-        say(str(release.sketch_error()), remark=request.output is None)
 
 
 def _shortfall(text: str) -> Any:

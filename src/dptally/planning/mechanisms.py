@@ -195,7 +195,11 @@ def planned_laws(
 def choose_mechanisms(
     setting: Setting, only: Sequence[str] | None = None
 ) -> tuple[tuple[Planned, ...], dict[str, str]]:
-    """The mechanisms that apply, and for the others the reason why they do not, in a sentence."""
+    """The mechanisms that apply, and for the others the reason why they do not, in a sentence.
+
+    Raises:
+        InvalidParameter: if none applies, with the reasons.
+    """
     names = [*_OF_THE_DATA, _TREE, *_OVER_A_UNIVERSE]
     if setting.sampling is not None:
         names.insert(1, sampled_name(setting.sampling))
@@ -210,6 +214,9 @@ def choose_mechanisms(
             planned.append(make_mechanism(name, setting))
         except InvalidParameter as reason:
             left_out[name] = str(reason)
+    if not planned:
+        reasons = " ".join(f"{name} does not apply: {reason}" for name, reason in left_out.items())
+        raise InvalidParameter(f"no mechanism can meet this request. {reasons}")
     return tuple(planned), left_out
 
 

@@ -65,7 +65,8 @@ class Need:
             return f"No {_WORDS[self.sought]} of the grid suffices {asked}."
         name, number = best
         if self.sought == "max_keys_per_unit":
-            return f"A unit may have at most {number:,} keys {asked}, with {name}."
+            keys = "one key" if number == 1 else f"{number:,} keys"
+            return f"A unit may have at most {keys} {asked}, with {name}."
         return f"The smallest {self.sought} {asked} is {float(number):.3g}, with {name}."
 
 

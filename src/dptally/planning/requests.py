@@ -110,6 +110,8 @@ def plan(
     if universe is None:
         if delta is None and not (inverse and epsilon is not None):
             raise InvalidParameter("delta is missing; a plan for delta = 0 needs a universe, such as 'ipv4'.")
+        if delta is not None and pure:
+            raise InvalidParameter("a plan for delta = 0 needs a universe, such as 'ipv4'.")
         if asked_for is not None:
             raise InvalidParameter("asked_for is for plans with a universe.")
     supposed = _suppose(

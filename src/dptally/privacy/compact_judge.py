@@ -76,11 +76,11 @@ class CompactCertificate:
 
     def __str__(self) -> str:
         higher, lower = self.worst_pair
+        steps = "one step" if self.changes == 1 else f"each of {self.changes:,} steps"
         return (
-            f"{self.ratios_checked} ratios of table {self.table_sha256[:16]} compared in exact fractions; the largest "
-            f"is {float(self.largest_ratio):.9g} of {float(self.allowed_ratio):.9g} allowed for each of "
-            f"{self.changes} step(s), between counts {higher} and {lower}; pure loss {self.loss:.9g} of epsilon "
-            f"{float(self.epsilon):.9g}."
+            f"{self.ratios_checked:,} ratios of table {self.table_sha256[:16]} compared in exact fractions; the "
+            f"largest is {float(self.largest_ratio):.9g} of {float(self.allowed_ratio):.9g} allowed for {steps}, "
+            f"between counts {higher:,} and {lower:,}; pure loss {self.loss:.9g} of epsilon {float(self.epsilon):.9g}."
         )
 
 
