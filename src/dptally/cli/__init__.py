@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from dptally.cli.explain import explain
 from dptally.cli.parser import build_parser
+from dptally.cli.shell_words import in_shell_words
 from dptally.cli.signals import end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable
@@ -71,7 +72,8 @@ def _report(error: BaseException, number: int | None) -> int:
     if number is not None:
         status, sentence = 128 + number, "interrupted."
     elif isinstance(error, DptallyError):
-        status, sentence = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED, str(error)
+        status = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED
+        sentence = in_shell_words(str(error))
     elif isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename is not None else ""
         sentence = f"{place}{error.strerror}."

@@ -249,6 +249,13 @@ def _heavy_hitters(arguments: argparse.Namespace) -> Explanation:
 
 @explains("quantile")
 def _quantile(arguments: argparse.Namespace) -> Explanation:
+    if arguments.saved is not None:
+        return Explanation(
+            does="Read quantiles off a saved tree of counts.",
+            reads=(f"{arguments.saved} (public)",),
+            writes=(),
+            guarantee="That of the release: whatever is computed from it keeps it.",
+        )
     epsilon, delta = _numbers(arguments, pure=arguments.mechanism == "dense")
     guarantee, cost = _promise(epsilon, delta, arguments.unit, 1, arguments.not_private_seed)
     shares = ", ".join(arguments.quantile or ("0.25", "0.5", "0.75"))

@@ -63,7 +63,7 @@ class Sum:
         others = f"{self.unreleased:,.1f}"
         told = parts and others not in ("0.0", "-0.0")
         text = f"{self.estimate:,.1f} estimated" + (f", of which {others} for keys not released," if told else "")
-        text += f" from {self.keys} released keys; "
+        text += f" from {self.keys:,} released keys; "
         text += "no lower bound" if self.lower == -float("inf") else f"at least {self.lower:,.1f} ({ways:.1%} sure)"
         if self.upper == float("inf"):
             text += "; no upper bound"
