@@ -302,6 +302,18 @@ def test_progress_is_reported(large: Path) -> None:
     assert all(fraction is None or 0 <= fraction <= 1 for _, fraction in seen)
 
 
+def test_an_interrupted_start_leaves_no_directory(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come while a private directory is made."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dptally.sources.temporary.fcntl.flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        PrivateDirectory()
+    assert list(spill.iterdir()) == []
+
+
 def test_only_what_stays_the_same_is_read_more_than_once(tmp_path: Path) -> None:
     """A row that moves from one key to another between two readings would count for both."""
 

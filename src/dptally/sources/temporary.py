@@ -34,12 +34,16 @@ class PrivateDirectory:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        _make_files_private(self.path)
-        # Locked first and renamed then, so that no other process ever sees the lock file without its lock.
-        unready = self.path / "lock.new"
-        descriptor = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        unready.rename(self.path / _LOCK)
+        try:
+            _make_files_private(self.path)
+            # Locked first and renamed then, so that no other process ever sees the lock file without its lock.
+            unready = self.path / "lock.new"
+            descriptor = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            unready.rename(self.path / _LOCK)
+        except BaseException:  # also Ctrl-C
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
         self._finalizer = weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
 
     def close(self) -> None:
