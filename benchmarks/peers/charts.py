@@ -69,7 +69,7 @@ def _chart(rows: list[dict[str, Any]], title: str, column: str, axis: str) -> An
     for _, heading in sorted({(row["order"], row["heading"]) for row in rows}):
         chosen = [row for row in rows if row["heading"] == heading]
         order = [row["entry"] for row in sorted(chosen, key=lambda row: row[column], reverse=not logarithmic)]
-        scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(zero=True, nice=False)
+        scale = alt.Scale(type="log", nice=False, padding=8) if logarithmic else alt.Scale(zero=True, nice=False)
         across = alt.X(f"{column}:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=4, format="~g"))
         down = alt.Y("entry:N", sort=order, title=None)
         colour = alt.condition("datum.ours", alt.value(_OURS), alt.value(_THEIRS))
