@@ -204,8 +204,7 @@ def _listed_keys(universe: Any, key: str | Sequence[str] | None, nulls: Literal[
     try:
         rows = open_rows(source, key=key, unit=None, nulls=nulls)
     except InvalidParameter as error:
-        file = f"the universe file '{Path(universe).name}'" if isinstance(universe, str | Path) else "the universe"
-        raise InvalidParameter(str(error).replace("in the source", f"in {file}", 1)) from None
+        raise InvalidParameter(str(error).replace("in the source", "in the universe", 1)) from None  # files are named
     with count_keys(rows, max_keys_per_unit=1, bits=SystemBits()) as found:
         batches = [keys for keys, _ in found.batches()]
     table = pa.Table.from_batches(batches) if batches else None

@@ -99,7 +99,7 @@ def test_times_and_seeds(run: Run, flights: Path) -> None:
         (("--low", "soon"), "--low must be a number, a date or a time such as 2013-01-31T12:00, got 'soon'."),
         (("--low", "2000"), "low must be below high, got 2000 and 1500."),
         (("-q", "1.5"), "q must be from 0 to 1, got 1.5."),
-        (("--value", "nothing"), "column 'nothing' is not among the 3 names"),
+        (("--value", "nothing"), "column 'nothing' is not named in"),
         (("--mechanism", "dense"), "delta must be 0 for the mechanism 'dense', got 1e-6."),
         (("--resolution", "many"), "must be a whole number, got 'many'"),
     ],

@@ -187,9 +187,9 @@ def test_bad_files(source: Any, message: str, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"key": "x"}, "column 'x' is not among the 3 names in the first line of"),
-        ({"key": "q", "unit": "x"}, "column 'x' is not among the 3 names in the first line of"),
-        ({"key": "q", "count": "x"}, "column 'x' is not among the 3 names in the first line of"),
+        ({"key": "x"}, "column 'x' is not named in the first line of"),
+        ({"key": "q", "unit": "x"}, "column 'x' is not named in the first line of"),
+        ({"key": "q", "count": "x"}, "column 'x' is not named in the first line of"),
         ({"key": ["q", "q"]}, "column 'q' is named twice in key."),
         ({"key": []}, "key must name at least one column."),
         ({"key": None}, "key must name the key column of a table."),
@@ -212,8 +212,9 @@ def test_names_that_may_be_data_are_not_shown(content: str, tmp_path: Path) -> N
     """The first line of a CSV without a header is a row; fields of JSON may be people. A likely name is shown."""
     path = tmp_path / ("a.jsonl" if content.startswith("{") else "a.csv")
     path.write_text(content)
-    for wanted, shown in (("user", "which are not shown: they may be data."), ("secrets", "did you mean 'secret'?")):
-        with pytest.raises(InvalidParameter, match="is not among the") as error:
+    hidden = "the names there are not shown, as they may be data."
+    for wanted, shown in (("user", hidden), ("secrets", "did you mean 'secret'?")):
+        with pytest.raises(InvalidParameter, match="is not named in") as error:
             open_rows(path, key=wanted, unit=None)
         assert str(error.value).endswith(shown) and ("secret'" in str(error.value)) == (wanted == "secrets")
 

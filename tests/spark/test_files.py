@@ -55,7 +55,7 @@ def test_bad_files(spark: Any, tmp_path: Path) -> None:
         open_files("-", key="k", session=spark)
     bad = tmp_path / "bad.csv"
     bad.write_text("k,u\nsecret,1\nsecret\n")
-    with pytest.raises(InvalidParameter, match="column 'x' is not in the source"):
+    with pytest.raises(InvalidParameter, match="column 'x' is not named in"):
         open_files(str(bad), key="x", session=spark)
     frame = open_files(str(bad), key="k", unit="u", session=spark)
     with pytest.raises(InvalidSource) as caught:

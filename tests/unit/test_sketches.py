@@ -584,7 +584,7 @@ def test_bad_requests_for_files_are_refused(tmp_path: Path) -> None:
     file.write_text("k,f\na,1\n")
     pq.write_table(pa.table({"k": [1.5]}), tmp_path / "a.parquet")
     sketch = MisraGriesSketch(3)
-    with pytest.raises(InvalidParameter, match="column 'z' is not among the 2 names"):
+    with pytest.raises(InvalidParameter, match="column 'z' is not named in"):
         sketch.update_file(file, key="z")
     with pytest.raises(InvalidParameter, match="key must be the name of one column"):
         sketch.update_file(file, key=["k"])  # type: ignore[arg-type]

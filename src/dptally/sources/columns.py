@@ -64,8 +64,8 @@ def require_columns(
     for name in wanted:
         if name not in present and read_from is not None:
             close = difflib.get_close_matches(name, present, 1, 0.75)
-            meant = f"; did you mean '{close[0]}'?" if close else ", which are not shown: they may be data."
-            raise InvalidParameter(f"column '{name}' is not among the {len(present)} names in {read_from}{meant}")
+            meant = f"did you mean '{close[0]}'?" if close else "the names there are not shown, as they may be data."
+            raise InvalidParameter(f"column '{name}' is not named in {read_from}; {meant}")
         if name not in present:
             has = f"it has: {', '.join(present)}" if present else "it has no columns"
             raise InvalidParameter(f"column '{name}' is not in {where}; {has}.")
