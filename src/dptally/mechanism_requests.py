@@ -29,7 +29,7 @@ __all__ = [
     "make_mechanism",
     "make_pure_mechanism",
     "make_sketch_mechanism",
-    "refuse_pure_options",
+    "refuse_options",
 ]
 
 MECHANISMS = ("weighted_sample", "stability", "gaussian", "sample_and_threshold")
@@ -39,7 +39,7 @@ _TAKEN_BY = {
     "universe": PURE,
     "bound": PURE,
     "capacity": (SKETCH, "sparse", "compact"),
-    "strict_time": ("sparse",),
+    "strict_time": ("dense", "sparse"),  # every draw of a dense histogram is in strict time
 }
 _Result = TypeVar("_Result", covariant=True)
 
@@ -144,15 +144,14 @@ def make_pure_mechanism(
     from dptally import pure_requests
 
     pure_requests.check_pure(name, delta, values=values, sampling=sampling)
-    strict = asked["strict_time"] and name != "dense"  # every draw of a dense histogram is in strict time
-    refuse_pure_options(name, capacity=asked["capacity"], strict_time=strict)
+    refuse_options(name, capacity=asked["capacity"], strict_time=asked["strict_time"])
     if name == "dense":
         return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **asked)
     make = pure_requests.make_sparse if name == "sparse" else pure_requests.make_compact
     return make(epsilon, max_keys_per_unit=max_keys_per_unit, **asked)
 
 
-def refuse_pure_options(mechanism: str, **options: object) -> None:
+def refuse_options(mechanism: str, **options: object) -> None:
     """Refuse an option that is given to a mechanism which does not take it."""
     for name, given in options.items():
         takers = _TAKEN_BY[name]

@@ -20,7 +20,7 @@ from dptally.mechanism_requests import (
     make_mechanism,
     make_pure_mechanism,
     make_sketch_mechanism,
-    refuse_pure_options,
+    refuse_options,
 )
 from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
@@ -176,7 +176,7 @@ def publish(
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == SKETCH:
         keys = checked_units(unit, max_keys_per_unit)
-        refuse_pure_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
+        refuse_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
         private = make_sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
@@ -192,7 +192,7 @@ def publish(
                     return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
-    refuse_pure_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
+    refuse_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 

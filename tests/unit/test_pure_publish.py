@@ -259,12 +259,15 @@ def test_compact_refusals(tmp_path: Path) -> None:
         ({"mechanism": "sparse", "universe": "ipv4", "strict_time": True, "bound": 5000}, "bound must be at most 4096"),
         (
             {"mechanism": "compact", "universe": "ipv4", "strict_time": True},
-            "is for the mechanism 'sparse', got 'compact'",
+            "is for the mechanisms 'dense' and 'sparse', got 'compact'",
         ),
         ({"mechanism": "sparse", "universe": "ipv4", "max_keys_per_unit": 2}, "max_keys_per_unit needs a unit"),
         ({"mechanism": "sparse", "universe": "ipv4", "ledger": object()}, "ledger must be a dptally.Ledger"),
         ({"delta": 1e-6, "universe": "ipv4"}, "universe is for the mechanisms 'dense', 'sparse' and 'compact'"),
-        ({"delta": 1e-6, "strict_time": True}, "strict_time is for the mechanism 'sparse', got 'weighted_sample'"),
+        (
+            {"delta": 1e-6, "strict_time": True},
+            "strict_time is for the mechanisms 'dense' and 'sparse', got 'weighted_sample'",
+        ),
         ({"delta": 1e-6, "capacity": 5}, "capacity is for the mechanisms 'misra_gries', 'sparse' and 'compact', got"),
         ({"delta": 1e-6, "mechanism": "misra_gries", "bound": 5}, "bound is for the mechanisms 'dense', 'sparse' and"),
         ({}, "delta is missing: mechanism 'weighted_sample' needs one"),
@@ -317,5 +320,7 @@ def test_a_universe_file_is_named(tmp_path: Path) -> None:
     request: dict[str, Any] = {"key": "k", "epsilon": 1, "mechanism": "dense"}
     with pytest.raises(InvalidParameter, match=r"column 'k' is not named in the first line of '.*dest\.csv'"):
         dptally.publish(Untouchable(), universe=tmp_path / "dest.csv", **request)
+    with pytest.raises(InvalidParameter, match=r"column 'k' is not in the universe; it has: other"):
+        dptally.publish(Untouchable(), universe=pl.DataFrame({"other": ["a"]}), **request)
     with pytest.raises(InvalidParameter, match=r"no universe 'nofile\.csv', and there is no such file; the names are"):
         dptally.publish(Untouchable(), universe="nofile.csv", **request)

@@ -176,7 +176,9 @@ def _load(arguments: argparse.Namespace) -> RangeRelease:
 
 def refuse_databases(command: str, inputs: list[str]) -> None:
     """Say what to do with the URL of a database, of which a command cannot name the table."""
-    if any("://" in given for given in inputs):
+    from dptally.sources.databases import is_url
+
+    if any(is_url(given) for given in inputs):
         raise InvalidParameter(
             f"dptally {command} reads files, not databases; write the columns it needs to a Parquet or CSV file first."
         )

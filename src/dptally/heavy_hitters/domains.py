@@ -69,9 +69,8 @@ class Domain:
         if self.name == "utf8" and isinstance(value, bytes):
             return value.hex()
         if isinstance(value, str):
-            if any(
-                "\ud800" <= character <= "\udfff" for character in value
-            ):  # an error of `encode` would hold the text
+            # Looked for rather than tried: an error of `encode` would hold the text.
+            if any("\ud800" <= character <= "\udfff" for character in value):
                 raise InvalidParameter("a value holds text that is not valid Unicode.")
             return value.encode().hex() if self.name == "utf8" else value
         raise InvalidParameter(f"a value of the domain {self.name!r} must be text, got {type(value).__name__}.")

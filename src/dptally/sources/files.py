@@ -127,7 +127,7 @@ def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
         InvalidSource: a footer is damaged, or the files disagree on a type.
     """
     paths = tuple(str(Path(name).absolute()) for name in files)
-    session = Session(paths=paths, in_order=True)
+    session = Session(paths=paths, in_order=True)  # what is inside of a column is listed after it
     try:
         found = [_wanted_columns(session, path, name, wanted) for path, name in zip(paths, files, strict=True)]
     finally:
