@@ -32,20 +32,19 @@ public:
     CounterTable(CounterTable&&) = default;
     CounterTable(const CounterTable&) = delete;
     ~CounterTable() {
-        for (size_t place = 0; place < entries.size(); ++place)
+        for (size_t place = 0; place < places(); ++place)
             if (holds(place)) keys.drop(entries[place]);
     }
 
     size_t size() const { return held; }
+    size_t places() const { return tags.size(); }
     bool holds(size_t place) const { return tags[place] != Tag{}; }
     uint64_t hash(const View& view) const { return Keys::hash(view, seed); }
     Entry* data() { return entries.data(); }
     Entry& operator[](uint32_t place) { return entries[place]; }
     const Entry& operator[](uint32_t place) const { return entries[place]; }
-    const std::vector<Entry>& all() const { return entries; }
-    std::vector<Entry>& all() { return entries; }
 
-    // Where the key most likely is, if it is there at all; asks for that memory.
+    // Where the key most likely is, if it is there at all; asks for that memory. What is there may have been erased.
     uint32_t guess(uint64_t hash) const {
         const size_t home = bucket(hash);
         const uint32_t found = matches(home, home_tag(hash)) | 1u << lanes;
@@ -72,13 +71,24 @@ public:
 
     void erase(uint32_t place) {
         --held;
-        clear(place);
+        forget(place);
+        tags[place] = Tag{};
+        entries[place].state = vacant;
     }
 
-    // Erase one key and insert another.
-    void replace(uint32_t place, const View& view, uint64_t level, uint64_t hash) {
-        clear(place);
-        keys.fill(claim(hash), view, level);
+    // Erase the keys whose levels are below `level`, and leave these levels where they are; how many are at it.
+    size_t sweep(uint64_t level) {
+        size_t at_level = 0;
+        for (size_t at = 0; at < buckets; ++at) {
+            const uint32_t lower = below_level(at, level), not_higher = below_level(at, level + 1);
+            at_level += static_cast<size_t>(std::popcount(not_higher ^ lower));
+            const uint32_t gone = lower & ~matches(at, Tag{});
+            held -= static_cast<size_t>(std::popcount(gone));
+            uint32_t to_forget = keys.any_elsewhere() ? gone : gone & ~at_home(at);
+            for (; to_forget != 0; to_forget &= to_forget - 1) forget(at * lanes + lane(to_forget));
+            clear(at, gone);
+        }
+        return at_level;
     }
 
     // Room for `count` keys in all; entries may move.
@@ -89,7 +99,7 @@ public:
 
     // Give back what keys gone long ago have left.
     void tidy() {
-        if (keys.crowded()) [[unlikely]] keys.compact(entries.data(), tags.data(), entries.size());
+        if (keys.crowded()) [[unlikely]] keys.compact(entries.data(), tags.data(), places());
     }
 
     size_t memory() const {
@@ -108,18 +118,54 @@ private:
     static Tag home_tag(uint64_t hash) { return static_cast<Tag>(hash | 0x80); }
     static Tag passed_tag(uint64_t hash) { return static_cast<Tag>((hash & 0x7f) | 1); }
 
-    // One bit for each tag of a bucket that equals `tag`.
+    // Of a bucket, one bit for each lane: whether its tag equals `tag`; whether its key is in its own bucket; whether its
+    // level is below `level`, vacant or not.
 #if defined(__SSE2__)
     uint32_t matches(size_t at, Tag tag) const {
-        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&tags[at * lanes]));
         const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(every * static_cast<uint8_t>(tag)));
-        return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)));
+        return static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(tags_of(at), wanted)));
     }
+    uint32_t at_home(size_t at) const { return static_cast<uint32_t>(_mm_movemask_epi8(tags_of(at))); }
+    uint32_t below_level(size_t at, uint64_t level) const {
+        const __m128i least = _mm_set1_epi64x(static_cast<long long>(level << (64 - level_bits)));
+        uint32_t found = 0;
+        for (size_t lane = 0; lane < lanes; lane += 2) {
+            const Entry* const entry = &entries[at * lanes + lane];
+            const __m128i states = _mm_set_epi64x(static_cast<long long>(entry[1].state),
+                                                  static_cast<long long>(entry[0].state));
+            const __m128i rest = _mm_sub_epi64(_mm_slli_epi64(states, 64 - level_bits), least);  // negative if below
+            found |= static_cast<uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(rest))) << lane;
+        }
+        return found;
+    }
+    // Set the tags of some lanes to nothing.
+    void clear(size_t at, uint32_t some) {
+        const __m128i bits = _mm_set1_epi64x(static_cast<long long>(0x8040201008040201));
+        const __m128i spread = _mm_set_epi64x(static_cast<long long>(every * (some >> 8)),
+                                              static_cast<long long>(every * (some & 0xff)));
+        const __m128i kept = _mm_andnot_si128(_mm_cmpeq_epi8(_mm_and_si128(spread, bits), bits), tags_of(at));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(&tags[at * lanes]), kept);
+    }
+    __m128i tags_of(size_t at) const { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(&tags[at * lanes])); }
     static constexpr uint64_t every = 0x0101010101010101;
 #else
     uint32_t matches(size_t at, Tag tag) const {
+        return lanes_where([&](size_t place) { return tags[place] == tag; }, at);
+    }
+    uint32_t at_home(size_t at) const {
+        return lanes_where([&](size_t place) { return tags[place] >= Tag{0x80}; }, at);
+    }
+    uint32_t below_level(size_t at, uint64_t level) const {
+        return lanes_where([&](size_t place) { return entries[place].level() < level; }, at);
+    }
+    void clear(size_t at, uint32_t some) {
+        for (size_t lane = 0; lane < lanes; ++lane)
+            if (some >> lane & 1) tags[at * lanes + lane] = Tag{};
+    }
+    template <typename Test>
+    static uint32_t lanes_where(const Test& test, size_t at) {
         uint32_t found = 0;
-        for (size_t lane = 0; lane < lanes; ++lane) found |= uint32_t{tags[at * lanes + lane] == tag} << lane;
+        for (size_t lane = 0; lane < lanes; ++lane) found |= uint32_t{test(at * lanes + lane)} << lane;
         return found;
     }
 #endif
@@ -150,11 +196,10 @@ private:
         return entries[place];
     }
 
-    // Where keys hold nothing elsewhere, the entry is left as it is: one line of memory less to fetch and to write.
-    [[gnu::always_inline]] void clear(uint32_t place) {
+    // Before a key goes.
+    void forget(size_t place) {
         if (tags[place] < Tag{0x80}) [[unlikely]] forget_past(place);
-        tags[place] = Tag{};
-        if constexpr (Keys::elsewhere) keys.drop(entries[place]);
+        keys.drop(entries[place]);
     }
 
     [[gnu::noinline]] Entry& claim_past(uint64_t hash, size_t at) {
@@ -170,7 +215,7 @@ private:
         return entries[place];
     }
 
-    [[gnu::noinline]] void forget_past(uint32_t place) {
+    [[gnu::noinline]] void forget_past(size_t place) {
         const uint64_t hashed = hash(Keys::view(entries[place]));
         for (size_t at = bucket(hashed); at != place / lanes; at = after(at)) {
             uint8_t& count = passed[passage(at, hashed)];
@@ -179,7 +224,7 @@ private:
     }
 
     void resize(size_t count) {
-        buckets = count * 2 / lanes + 2;  // half full
+        buckets = count * 4 / 3 / lanes + 2;  // three quarters full
         std::vector<Entry> old(buckets * lanes);
         std::vector<Tag> new_tags(buckets * lanes);
         std::vector<uint8_t> new_passed(4 * buckets);

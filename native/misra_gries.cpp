@@ -16,7 +16,6 @@ namespace nb = nanobind;
 namespace {
 
 using sketches::IntegerKeys;
-using sketches::Item;
 using sketches::Seed;
 using sketches::Sketch;
 using sketches::TextKeys;
@@ -160,11 +159,11 @@ void bind_misra_gries(nb::module_& module) {
         if (keys.shape(0) != counts.shape(0)) throw std::invalid_argument("one count is needed for each key");
         self.restore(Integers(keys), counts.data(), total, decrements);
     });
-    integers.def("export", [](const IntegerSketch& self) {
+    integers.def("export", [](IntegerSketch& self) {
         std::vector<int64_t> keys, counts;
-        for (const Item& item : self.in_order()) {
-            keys.push_back(self.entry(item.place).key);
-            counts.push_back(self.value(self.entry(item.place)));
+        for (const uint32_t place : self.in_order()) {
+            keys.push_back(self.entry(place).key);
+            counts.push_back(self.value(self.entry(place)));
         }
         return nb::make_tuple(bytes_of(keys), bytes_of(counts));
     });
@@ -182,24 +181,15 @@ void bind_misra_gries(nb::module_& module) {
         if (offsets.shape(0) != counts.shape(0) + 1) throw std::invalid_argument("one count is needed for each key");
         self.restore(Strings<int64_t>(offsets, data), counts.data(), total, decrements);
     });
-    texts.def("export", [](const TextSketch& self) {
+    texts.def("export", [](TextSketch& self) {
         std::vector<int64_t> offsets{0}, counts;
         std::vector<uint8_t> data;
-        for (const Item& item : self.in_order()) {
-            const TextKeys::Entry& entry = self.entry(item.place);
+        for (const uint32_t place : self.in_order()) {
+            const TextKeys::Entry& entry = self.entry(place);
             data.insert(data.end(), entry.bytes(), entry.bytes() + entry.length());
             offsets.push_back(static_cast<int64_t>(data.size()));
             counts.push_back(self.value(entry));
         }
         return nb::make_tuple(bytes_of(offsets), bytes_of(data), bytes_of(counts));
     });
-
-    module.def("squeeze_bits", [](Input<uint64_t> words, uint64_t mask, bool portable) {
-        std::vector<Item> items(words.shape(0));
-        (portable ? sketches::order::squeeze_plain : sketches::order::squeeze)(words.data(), items.size(), mask, 0,
-                                                                              items.data());
-        std::vector<uint32_t> codes;
-        for (const Item& item : items) codes.push_back(item.code);
-        return bytes_of(codes);
-    }, nb::arg("words"), nb::arg("mask"), nb::arg("portable"), "For tests: the bits of `mask` moved together.");
 }

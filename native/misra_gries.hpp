@@ -1,10 +1,16 @@
 // Misra-Gries sketches [LT25, Algorithms 1 and 4] and their merge.
 //
-// A counter's value is its level less `offset`, so that lowering all counters is one addition. Counters that have
-// become zero are found by a pass over the table and put in the order of their keys. Between two decrements none is
-// added, so evicting the smallest means walking along that list past those that have been raised again. A decrement
-// happens once in capacity + 1 updates at most, so the pass costs O(1) for each update, and the sort O(log capacity)
-// for each eviction.
+// A counter's value is its level less `offset`, so that lowering all counters is one addition.
+//
+// Algorithm 1 evicts the smallest key whose counter is zero, but which one that is need not be known while rows come in:
+// Let U be the keys whose counters were zero after the last decrement and that have not come since, and let n keys have
+// come in that were not there after it. No other counter has become zero in between, and each eviction took the smallest
+// there was, so of U a smallest part is gone. A key that came after it had been evicted took the place of another: now
+// its counter is one, as it would be had it stayed. So whatever the order of the rows, the keys that have come have
+// their counters, and as many of U as there are places for are left, the largest: all but the n smallest. So all of U
+// stays in the table, which holds n more than `capacity` counters then; the n smallest are looked for when somebody
+// wants to see the sketch, and when counters are lowered again, which happens when U less n is empty, all of U goes.
+// A decrement happens once in capacity + 1 updates at most, so an update costs O(1).
 //
 // The slots that hold nothing yet are Algorithm 1's dummy keys. They count as smaller than every key, so they are taken
 // first; being no keys, they are never equal to one.
@@ -19,7 +25,6 @@
 #include <vector>
 
 #include "counter_table.hpp"
-#include "key_order.hpp"
 #include "sketch_keys.hpp"
 
 namespace sketches {
@@ -35,20 +40,16 @@ public:
         if (capacity < 1 || capacity > most) throw std::invalid_argument("capacity is out of range");
     }
 
-    size_t size() const { return table.size(); }
+    size_t size() const { return std::min<size_t>(table.size(), capacity); }
     uint64_t total() const { return seen; }
     uint64_t decrements() const { return lowered; }
-    size_t memory() const {
-        return sizeof *this + table.memory() + zeros.capacity() * sizeof(Item) +
-               scratch.capacity() * sizeof(uint64_t) + marks.capacity() * sizeof(uint16_t);
-    }
+    size_t memory() const { return sizeof *this + table.memory(); }
 
     // Algorithm 1: every row is one element.
     //
-    // While a batch has no more rows than counters are zero or free, it lowers none and evicts none but those, so
-    // raising any other counter commutes with all else that happens in the batch. So does, in any batch, raising a
-    // counter that is higher than the batch has rows. These rows, most of a skewed stream, come first, without a
-    // branch; the others follow in their order.
+    // A batch with no more rows than `spare` lowers no counter, so its rows commute. In any batch, raising a counter that
+    // is higher than the batch has rows commutes with all else. These rows, most of a skewed stream, come first, without
+    // a branch; the others follow in their order.
     template <typename Source>
     void update(const Source& rows) {
         View views[batch];
@@ -57,23 +58,24 @@ public:
         uint8_t others[batch];
         check_total(rows.size());
         for (size_t start = 0, count; start < rows.size(); start += count) {
-            const size_t spare = std::max<size_t>(zeros_left, capacity - table.size());
             count = std::min(std::clamp(spare, few, batch), rows.size() - start);
             for (size_t at = 0; at < count; ++at) {
                 views[at] = rows.view(start + at);
                 hashes[at] = table.hash(views[at]);
                 places[at] = table.guess(hashes[at]);
             }
-            const uint64_t low = offset + 1 + (count <= spare ? 0 : count);
+            const uint64_t low = offset + (count <= spare ? 0 : count + 1);
             Entry* const entries = table.data();
-            size_t left = 0;
+            size_t left = 0, touched = 0;  // rows that remain; counters that were lowest
             for (size_t at = 0; at < count; ++at) {
                 Entry& entry = entries[places[at]];
                 const bool safe = Keys::same_above(entry, views[at], low);
+                touched += safe & (entry.level() == low);
                 entry.state += safe;
                 others[left] = static_cast<uint8_t>(at);
                 left += !safe;
             }
+            if (count <= spare) spare -= touched;
             for (size_t at = 0; at < left; ++at) add(views[others[at]], hashes[others[at]]);
             seen += count;
             table.tidy();
@@ -85,6 +87,7 @@ public:
     template <typename Source>
     void update_units(const Source& rows, const int64_t* starts, size_t units, const uint64_t* words, uint64_t limit) {
         check_total(rows.size());
+        settle();
         for (size_t unit = 0; unit < units; ++unit) {
             const size_t first = static_cast<size_t>(starts[unit]);
             const size_t count = static_cast<size_t>(starts[unit + 1]) - first;
@@ -109,16 +112,17 @@ public:
     // `other`, only what is positive is kept.
     void merge(const Sketch* other) {
         if (other != nullptr) {
-            for (const Entry& entry : other->table.all())
-                if (entry.level() > other->offset) {
+            drop_spent();
+            for (uint32_t there = 0; there < other->table.places(); ++there)
+                if (other->table.holds(there) && other->entry(there).level() > other->offset) {
+                    const Entry& entry = other->entry(there);
                     const View view = Keys::view(entry);
                     const uint64_t hash = table.hash(view), count = entry.level() - other->offset;
                     const uint32_t place = table.find(view, hash);
                     if (place != Table::nowhere) {
-                        table[place].state += count;  // which of them were zero no longer matters
+                        table[place].state += count;
                         continue;
                     }
-                    make_room(2 * capacity);
                     put(view, hash, count);
                 }
             check_total(other->seen);
@@ -127,11 +131,11 @@ public:
         }
         uint64_t subtracted = 0;
         if (table.size() > capacity) {
-            scratch.clear();
-            for (uint32_t place = 0; place < table.all().size(); ++place)
-                if (table.holds(place)) scratch.push_back(static_cast<uint64_t>(value(table[place])));
-            const auto middle = scratch.begin() + static_cast<std::ptrdiff_t>(capacity);
-            std::nth_element(scratch.begin(), middle, scratch.end(), std::greater<>());
+            std::vector<uint64_t> values;
+            for (uint32_t place = 0; place < table.places(); ++place)
+                if (table.holds(place)) values.push_back(static_cast<uint64_t>(value(table[place])));
+            const auto middle = values.begin() + static_cast<std::ptrdiff_t>(capacity);
+            std::nth_element(values.begin(), middle, values.end(), std::greater<>());
             subtracted = *middle;
         }
         lowered += subtracted;
@@ -157,26 +161,26 @@ public:
         }
         seen = new_total;
         lowered = new_decrements;
-        find_zeros();
+        spare = capacity - table.size() + places_of_zeros().size();
     }
 
     // Places of all entries, in the order of their keys.
-    std::vector<Item> in_order() const {
-        std::vector<Item> items;
-        const auto& entries = table.all();
-        for (size_t place = 0; place < entries.size(); ++place)
-            if (table.holds(place)) items.push_back({0, static_cast<uint32_t>(place)});
-        std::vector<uint64_t> words(items.size());
-        order::sort_items<Keys>(entries.data(), items.data(), words.data(), items.size(), 0);
-        return items;
+    std::vector<uint32_t> in_order() {
+        settle();
+        std::vector<uint32_t> places;
+        for (uint32_t place = 0; place < table.places(); ++place)
+            if (table.holds(place)) places.push_back(place);
+        std::sort(places.begin(), places.end(), by_key());
+        return places;
     }
 
-    const Entry& entry(uint32_t place) const { return table.all()[place]; }
+    const Entry& entry(uint32_t place) const { return table[place]; }
     int64_t value(const Entry& entry) const { return static_cast<int64_t>(std::max(entry.level(), offset) - offset); }
 
+    // The value of a key's counter; of those that are zero, some may have been evicted.
     int64_t find(const View& view) const {
         const uint32_t place = table.find(view, table.hash(view));
-        return place == Table::nowhere ? -1 : value(entry(place));
+        return place == Table::nowhere ? 0 : value(entry(place));
     }
 
     template <typename Source>
@@ -189,7 +193,6 @@ public:
 private:
     static constexpr size_t batch = 128, few = 16;  // rows of a batch: at most, and at least
     static constexpr uint64_t most = uint64_t{1} << 30;
-    static constexpr size_t lanes = Table::lanes;
 
     struct Member {
         uint64_t hash, word;
@@ -199,84 +202,57 @@ private:
     uint64_t capacity;
     uint64_t offset = 1;  // so that zero counters do not look vacant
     uint64_t seen = 0, lowered = 0;
-    Table table;
-    std::vector<Item> zeros;  // counters that were zero after the last decrement, in the order of their keys
-    size_t next_zero = 0;     // those before it were evicted or raised
-    size_t zeros_left = 0;    // counters that are zero now
-    size_t hint = 0;          // how many bytes the keys in that list shared
-    std::vector<uint64_t> scratch;
-    std::vector<uint16_t> marks;  // one bit for each place, set while its counter is zero; for integers
+    size_t spare = capacity;  // how many keys can come in before counters are lowered: free places, or zero counters
+    Table table;              // above `capacity`, with counters that were zero and have been evicted
     std::vector<Member> members;
 
     void check_total(uint64_t more) const {
         if (more > most_elements - seen) throw std::overflow_error("a sketch counts 2^47 elements at most");
     }
 
-    void make_room(uint64_t final_size) {
-        if (table.size() < table.room_for()) return;
-        const uint64_t wanted = std::max<uint64_t>(8, 2 * table.size());
-        table.reserve(wanted * 2 > final_size ? final_size : wanted);
-    }
-
     void put(const View& view, uint64_t hash, uint64_t count) {
+        if (table.size() == table.room_for()) [[unlikely]]
+            table.reserve(std::min<uint64_t>(2 * table.size() + 8, 2 * capacity));
         table.insert(view, offset + count, hash);
     }
 
-    void raise(Entry& entry, uint64_t count) {
-        const bool was_zero = entry.level() == offset;
-        zeros_left -= was_zero;
-        if constexpr (!Keys::elsewhere)
-            if (was_zero) unmark(static_cast<size_t>(&entry - table.data()));
-        entry.state += count;
+    void raise(Entry& entry) {
+        spare -= entry.level() == offset;
+        ++entry.state;
     }
 
     [[gnu::always_inline]] void add(const View& view, uint64_t hash) {
         const uint32_t place = table.find(view, hash);
-        if (place != Table::nowhere) return raise(table[place], 1);
-        if (table.size() < capacity) [[unlikely]] {
-            make_room(capacity);
-            put(view, hash, 1);
-            return;
-        }
-        if (zeros_left == 0) [[unlikely]] {
+        if (place != Table::nowhere && table[place].level() > offset - (spare > 0)) return raise(table[place]);
+        if (spare == 0) [[unlikely]] {
             ++offset;
             ++lowered;
-            find_zeros();
+            spare = table.sweep(offset);
             return;
         }
-        while (raised(zeros[next_zero].place)) ++next_zero;
-        --zeros_left;
-        table.replace(zeros[next_zero++].place, view, offset + 1, hash);
+        --spare;
+        put(view, hash, 1);
     }
 
-    // Whether a counter that was zero after the last decrement has been raised since. Where its entry need not be read
-    // for anything else, a bit tells, which spares a line of memory.
-    bool raised(uint32_t place) const {
-        if constexpr (Keys::elsewhere) return table[place].level() > offset;
-        return (marks[place / lanes] >> place % lanes & 1) == 0;
+    std::vector<uint32_t> places_of_zeros() const {
+        std::vector<uint32_t> places;
+        for (uint32_t place = 0; place < table.places(); ++place)
+            if (table.holds(place) && table[place].level() == offset)
+                places.push_back(place);
+        return places;
     }
-    void unmark(size_t place) { marks[place / lanes] &= static_cast<uint16_t>(~(1u << place % lanes)); }
 
-    void find_zeros() {
-        const auto& entries = table.all();
-        if (zeros.size() < table.size() + 1) zeros.resize(table.size() + 1);
-        size_t count = 0;
-        if constexpr (!Keys::elsewhere) marks.resize(entries.size() / lanes);
-        for (size_t start = 0; start < entries.size(); start += lanes) {
-            uint32_t zero_lanes = 0;
-            for (size_t lane = 0; lane < lanes; ++lane) {
-                const bool zero = entries[start + lane].level() == offset;
-                zeros[count].place = static_cast<uint32_t>(start + lane);
-                count += zero;
-                zero_lanes |= uint32_t{zero} << lane;
-            }
-            if constexpr (!Keys::elsewhere) marks[start / lanes] = static_cast<uint16_t>(zero_lanes);
-        }
-        zeros.resize(count);
-        if (scratch.size() < count) scratch.resize(count);
-        order::sort_items<Keys>(entries.data(), zeros.data(), scratch.data(), count, 0, &hint);
-        next_zero = 0;
-        zeros_left = count;
+    auto by_key() const {
+        return [this](uint32_t one, uint32_t other) { return Keys::less(table[one], table[other]); };
+    }
+
+    // Remove the counters that have been evicted.
+    void settle() {
+        if (table.size() <= capacity) return;
+        std::vector<uint32_t> places = places_of_zeros();
+        const auto kept = places.begin() + static_cast<std::ptrdiff_t>(table.size() - capacity);
+        std::nth_element(places.begin(), kept, places.end(), by_key());
+        std::for_each(places.begin(), kept, [this](uint32_t place) { table.erase(place); });
     }
 
     // Leave one of each key among the members, the first.
@@ -308,14 +284,12 @@ private:
             if (place == Table::nowhere)
                 std::swap(member, members[fresh++]);
             else
-                raise(table[place], 1);
+                raise(table[place]);
         }
         seen += members.size();
         if (table.size() + fresh <= capacity) {
-            for (size_t at = 0; at < fresh; ++at) {
-                make_room(capacity);
-                put(members[at].view, members[at].hash, 1);
-            }
+            spare -= fresh;
+            for (size_t at = 0; at < fresh; ++at) put(members[at].view, members[at].hash, 1);
             return;
         }
         ++offset;
@@ -325,12 +299,9 @@ private:
 
     // Remove every counter that is not positive.
     void drop_spent() {
-        const auto& entries = table.all();
-        for (size_t place = 0; place < entries.size(); ++place)
-            if (table.holds(place) && entries[place].level() <= offset)
-                table.erase(static_cast<uint32_t>(place));
-        zeros.clear();
-        next_zero = zeros_left = 0;
+        for (uint32_t place = 0; place < table.places(); ++place)
+            if (table.holds(place) && table[place].level() <= offset) table.erase(place);
+        spare = capacity - std::min<size_t>(table.size(), capacity);
     }
 };
 

@@ -333,7 +333,7 @@ public:
     size_t size() const { return table.size(); }
     uint64_t hash(const View& view) const { return table.hash(view); }
     uint32_t guess(uint64_t hash) const { return table.guess(hash); }
-    void prefetch(uint32_t place) const { Keys::prefetch(table[place], 0); }
+    void prefetch(uint32_t place) const { Keys::prefetch(table[place]); }
     uint64_t find(const View& view, uint64_t hash) const {
         const uint32_t place = table.find(view, hash);
         return place == table.nowhere ? nowhere : table[place].level() - 1;
@@ -344,8 +344,8 @@ public:
 
     std::vector<View> in_order() const {
         std::vector<View> views(size());
-        for (const typename Keys::Entry& entry : table.all())
-            if (entry.level() != sketches::vacant) views[entry.level() - 1] = Keys::view(entry);
+        for (uint32_t place = 0; place < table.places(); ++place)
+            if (table.holds(place)) views[table[place].level() - 1] = Keys::view(table[place]);
         return views;
     }
 

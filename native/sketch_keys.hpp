@@ -1,4 +1,4 @@
-// Keys of a sketch: how 64-bit integers and byte strings are hashed, compared, stored and put in order.
+// Keys of a sketch: how 64-bit integers and byte strings are hashed, compared and stored.
 //
 // The hash is keyed by four secret random words, so that nobody who chooses keys can choose collisions; it decides
 // where a key is stored and nothing else. Equality is always that of the keys. The order (numeric for integers, by
@@ -54,8 +54,6 @@ public:
 
         uint64_t level() const { return state & level_mask; }
     };
-    static constexpr bool words_decide = true;  // the order word at depth 0 tells all keys apart
-    static constexpr bool elsewhere = false;    // whether keys may hold memory outside of their entries
 
     static uint64_t hash(View view, const Seed& seed) {
         return fold(static_cast<uint64_t>(view) ^ seed.word[0], seed.word[1] | 1);
@@ -65,11 +63,8 @@ public:
         return (entry.key == view) & (entry.state >= low);
     }
     static View view(const Entry& entry) { return entry.key; }
-    static uint64_t word(const Entry& entry, size_t) { return static_cast<uint64_t>(entry.key) ^ (uint64_t{1} << 63); }
-    static size_t length(const Entry&) { return 8; }
+    static void prefetch(const Entry&) {}
     static bool less(const Entry& first, const Entry& second) { return first.key < second.key; }
-
-    static void prefetch(const Entry&, size_t) {}
 
     // Fields are written one by one: put together elsewhere and copied, they would have to be waited for.
     void fill(Entry& entry, View view, uint64_t level) {
@@ -77,6 +72,7 @@ public:
         entry.key = view;
     }
     void drop(const Entry&) {}
+    bool any_elsewhere() const { return false; }
     bool crowded() const { return false; }
     void compact(Entry*, const Tag*, size_t) {}
     size_t memory() const { return 0; }
@@ -119,6 +115,7 @@ public:
     }
 
     bool crowded() const { return held > slack && held - slack > (used - large) / 2 * 3; }
+    bool any() const { return used > 0; }
     size_t memory() const { return held + large; }
 
 private:
@@ -171,8 +168,6 @@ public:
         }
     };
     static_assert(sizeof(Entry) == 24);
-    static constexpr bool words_decide = false;
-    static constexpr bool elsewhere = true;
 
     // `end` is how far memory may be read.
     static View view(const uint8_t* bytes, size_t length, const uint8_t* end) {
@@ -217,24 +212,9 @@ public:
         return alike && same_block(entry, view);
     }
 
-    // Eight bytes from `depth` on as a number that compares as they do, zeros past the end.
-    static uint64_t word(const Entry& entry, size_t depth) {
-        if (depth == 0) return __builtin_bswap64(entry.first);
-        if (entry.short_length() <= within) {
-            if (depth <= 8) return __builtin_bswap64(load_word(reinterpret_cast<const uint8_t*>(&entry.first) + depth));
-            return depth < within ? __builtin_bswap64(entry.second >> 8 * (depth - 8)) : 0;
-        }
-        const size_t length = entry.length();
-        const uint8_t* bytes = entry.bytes();
-        if (length >= depth + 8) return __builtin_bswap64(load_word(bytes + depth));
-        return depth < length ? __builtin_bswap64(load_word(bytes + length - 8)) << 8 * (depth + 8 - length) : 0;
+    static void prefetch(const Entry& entry) {
+        if (entry.short_length() > within) __builtin_prefetch(entry.block);
     }
-
-    static void prefetch(const Entry& entry, size_t depth) {
-        if (entry.short_length() > within) __builtin_prefetch(entry.block + depth);
-    }
-
-    static size_t length(const Entry& entry) { return entry.length(); }
 
     static bool less(const Entry& one, const Entry& other) {
         const uint64_t left = __builtin_bswap64(one.first), right = __builtin_bswap64(other.first);
@@ -255,6 +235,7 @@ public:
         if (entry.short_length() > within) blocks.give_back(entry.block, block_size(entry));
     }
 
+    bool any_elsewhere() const { return blocks.any(); }  // keys that hold memory outside of their entries
     bool crowded() const { return blocks.crowded(); }
 
     // Entries whose tag is 0 hold no key.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptally._core import IntegerSketch, TextSketch, squeeze_bits
+from dptally._core import IntegerSketch, TextSketch
 from dptally.randomness import SeededBits
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
@@ -313,24 +313,26 @@ def test_long_streams_of_integers_equal_the_printed_algorithm(spread: int, capac
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_keys_that_crowd_together_are_put_in_order(text: bool) -> None:
-    """A few keys far apart leave the many close together undecided by the first passes of the sort."""
-    rng = np.random.default_rng(5)
-    numbers = np.concatenate([rng.choice(1 << 16, 3000, replace=False), 1 << np.arange(20, 63)]).astype(np.int64)
-    keys = [int(number).to_bytes(8) if text else int(number) for number in rng.permutation(numbers)]
-    sketch = MisraGriesSketch(len(keys))
-    sketch.update(pa.array(keys))
-    assert sketch.counters()[0].to_pylist() == sorted(keys)
-
-
-def test_the_portable_way_to_squeeze_bits_is_the_fast_one() -> None:
-    """Where the processor lacks the instruction, the order of keys is the same."""
-    words = SeededBits(3).words(500)
-    for mask in [0, 1, 1 << 63, 0xFFFFFFFF, 0xF0F0F0F000000000, *map(int, SeededBits(4).words(20))]:
-        bits = [place for place in range(64) if mask >> place & 1][:32]
-        expected = [sum((int(word) >> place & 1) << new for new, place in enumerate(bits)) for word in words]
-        for portable in (True, False):
-            assert np.frombuffer(squeeze_bits(words, mask, portable), dtype=np.uint32).tolist() == expected
+@pytest.mark.parametrize("capacity", [3, 16, 100])
+def test_looking_at_a_sketch_changes_nothing(capacity: int, text: bool) -> None:
+    """Which zero counters are gone is worked out when somebody looks; looking often, and never before, agree."""
+    rng = np.random.default_rng(capacity)
+    numbers = rng.permutation(1000)[np.minimum(rng.zipf(1.2, 3000) - 1, 999)]
+    stream = [f"key {number:030}"[: int(number) % 40 + 4] if text else int(number) for number in numbers]
+    watched, unwatched = MisraGriesSketch(capacity), MisraGriesSketch(capacity)
+    cuts = np.unique(np.concatenate([[0, 3000], rng.integers(0, 3000, 300)]))
+    for start, end in itertools.pairwise(cuts.tolist()):
+        watched.update(stream[start:end])
+        expected, decrements = reference.misra_gries(capacity, stream[:end])
+        stored, counts = watched.counters()
+        found = dict(zip(stored.to_pylist(), counts.tolist(), strict=True))
+        assert with_dummies(found, capacity) == expected
+        assert (len(watched), watched.decrements) == (len(found), decrements)
+        assert all(watched.estimate(key)[0] == count for key, count in found.items())
+        assert list(found) == sorted(found, key=lambda key: key.encode() if text else key)
+    unwatched.update(stream)
+    assert unwatched.counters()[1].tolist() == watched.counters()[1].tolist()
+    assert unwatched.counters()[0].equals(watched.counters()[0])
 
 
 @pytest.mark.parametrize(("capacity", "rows", "seeds"), [(64, 50_000, 600), (1000, 300_000, 150)])

@@ -162,7 +162,7 @@ class CounterSketch:
             wanted = bytes(key)
         else:
             raise InvalidParameter(f"the keys of this sketch are of kind {self._kind}, got {type(key).__name__}.")
-        count = max(0, int(self._native.find(wanted)))
+        count = int(self._native.find(wanted))
         return count, count, count + self.shortfall
 
     def __repr__(self) -> str:
