@@ -3,8 +3,8 @@
     python benchmarks/sketches.py --rows 10000000
 
 Streams: Zipf(1.1) over a million keys, as strings ("item-00012345") and as 64-bit integers; the same with every row
-another key, with one key alone, and an adversarial one that repeats capacity + 1 keys in turn, in descending order, so
-that every counter is raised, lowered and evicted all the time.
+another key, with one key alone, and an adversarial one that repeats 2 (capacity + 1) keys in turn: no key is there when
+it comes, and counters are lowered as often as any stream can have them lowered, once in capacity + 1 rows.
 
 "Hash only" reads every key and computes a hash of it, without a table: the table's own hash, and Polars'
 `Series.hash()`, over the same Arrow data. DataSketches has no batch update: each key is a Python object first, and
@@ -58,7 +58,7 @@ def streams(rows: int, capacity: int, kind: str, zipf_numbers: Any, rng: np.rand
     """Each stream as Arrow."""
     names = named(np.arange(UNIVERSE))
     spread = rng.integers(-(2**63), 2**63 - 1, UNIVERSE)
-    turns = np.tile(np.arange(capacity, -1, -1), rows // (capacity + 1) + 1)[:rows]
+    turns = np.arange(rows) % (2 * (capacity + 1))
     made = {"Zipf(1.1)": zipf_numbers, "one key": np.zeros(rows, dtype=np.int64), "adversarial": turns}
     if kind == "integer":
         found = {name: pa.array(spread[numbers]) for name, numbers in made.items()}

@@ -65,8 +65,9 @@ public:
 
     // The key must not be there yet, and there must be room; `reserve` makes it.
     void insert(const View& view, uint64_t level, uint64_t hash) {
+        const auto rest = keys.keep(view);  // nothing has changed if there is no memory
+        Keys::fill(claim(hash), view, rest, level);
         ++held;
-        keys.fill(claim(hash), view, level);
     }
 
     void erase(uint32_t place) {

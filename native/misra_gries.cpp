@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -92,8 +93,22 @@ struct StringViews {
 
 // ------------------------------------------------------------------------------------------------ for Python
 
+// A sketch for several threads. Whoever works on it holds its lock, and nobody asks for Python's while holding it.
+template <typename Keys>
+struct Shared : Sketch<Keys> {
+    using Sketch<Keys>::Sketch;
+    std::mutex busy;
+
+    template <typename Visit>
+    void each_in_order(const Visit& visit) {
+        nb::gil_scoped_release release;
+        const std::scoped_lock lock(busy);
+        for (const uint32_t place : this->in_order()) visit(this->entry(place));
+    }
+};
+
 template <typename Keys, typename Source>
-void update_units(Sketch<Keys>& sketch, const Source& rows, const Input<int64_t>& starts, const Input<uint64_t>& words,
+void update_units(Shared<Keys>& sketch, const Source& rows, const Input<int64_t>& starts, const Input<uint64_t>& words,
                   uint64_t limit) {
     if (starts.shape(0) < 1 || limit < 1) throw std::invalid_argument("starts must end with the number of rows");
     const size_t units = starts.shape(0) - 1;
@@ -108,22 +123,24 @@ void update_units(Sketch<Keys>& sketch, const Source& rows, const Input<int64_t>
     }
     if (words.shape(0) != needed) throw std::invalid_argument("each row of a unit above the limit needs a random word");
     nb::gil_scoped_release release;
+    const std::scoped_lock lock(sketch.busy);
     sketch.update_units(rows, start, units, words.data(), limit);
 }
 
 // One set of methods for each layout that keys come in; `Inputs` are the buffers of the layout.
 template <typename Keys, typename Source, typename... Inputs>
-void bind_source(nb::class_<Sketch<Keys>>& sketch, const std::string& layout) {
-    sketch.def(("update_" + layout).c_str(), [](Sketch<Keys>& self, Inputs... inputs) {
+void bind_source(nb::class_<Shared<Keys>>& sketch, const std::string& layout) {
+    sketch.def(("update_" + layout).c_str(), [](Shared<Keys>& self, Inputs... inputs) {
         const Source rows(inputs...);
         nb::gil_scoped_release release;
+        const std::scoped_lock lock(self.busy);
         self.update(rows);
     });
     sketch.def(("update_units_" + layout).c_str(),
-               [](Sketch<Keys>& self, Inputs... inputs, Input<int64_t> starts, Input<uint64_t> words, uint64_t limit) {
+               [](Shared<Keys>& self, Inputs... inputs, Input<int64_t> starts, Input<uint64_t> words, uint64_t limit) {
                    update_units(self, Source(inputs...), starts, words, limit);
                });
-    sketch.def(("hash_" + layout).c_str(), [](const Sketch<Keys>& self, Inputs... inputs) {
+    sketch.def(("hash_" + layout).c_str(), [](const Shared<Keys>& self, Inputs... inputs) {
         const Source rows(inputs...);
         nb::gil_scoped_release release;
         return self.hash_only(rows);
@@ -131,29 +148,38 @@ void bind_source(nb::class_<Sketch<Keys>>& sketch, const std::string& layout) {
 }
 
 template <typename Keys>
-nb::class_<Sketch<Keys>> bind_sketch(nb::module_& module, const char* name) {
-    return nb::class_<Sketch<Keys>>(module, name)
-        .def("__init__", [](Sketch<Keys>* self, uint64_t capacity, Input<uint64_t> seed) {
+nb::class_<Shared<Keys>> bind_sketch(nb::module_& module, const char* name) {
+    return nb::class_<Shared<Keys>>(module, name)
+        .def("__init__", [](Shared<Keys>* self, uint64_t capacity, Input<uint64_t> seed) {
             if (seed.shape(0) != 4) throw std::invalid_argument("four random words are needed");
             const uint64_t* word = seed.data();
-            new (self) Sketch<Keys>(capacity, Seed{{word[0], word[1], word[2], word[3]}});
+            new (self) Shared<Keys>(capacity, Seed{{word[0], word[1], word[2], word[3]}});
         }, nb::arg("capacity"), nb::arg("seed"))
-        .def("__len__", &Sketch<Keys>::size)
-        .def("total", &Sketch<Keys>::total)
-        .def("decrements", &Sketch<Keys>::decrements)
-        .def("memory", &Sketch<Keys>::memory)
-        .def("merge", &Sketch<Keys>::merge, nb::arg("other").none(), nb::call_guard<nb::gil_scoped_release>());
+        .def("__len__", &Shared<Keys>::size)
+        .def("total", &Shared<Keys>::total)
+        .def("decrements", &Shared<Keys>::decrements)
+        .def("memory", &Shared<Keys>::memory)
+        .def("merge", [](Shared<Keys>& self, Shared<Keys>* other) {
+            if (other == &self) throw std::invalid_argument("a sketch cannot be merged with itself");
+            nb::gil_scoped_release release;
+            std::mutex nobody;
+            const std::scoped_lock lock(self.busy, other != nullptr ? other->busy : nobody);
+            self.merge(other);
+        }, nb::arg("other").none());
 }
 
 }  // namespace
 
 void bind_misra_gries(nb::module_& module) {
-    using IntegerSketch = Sketch<IntegerKeys>;
-    using TextSketch = Sketch<TextKeys>;
+    using IntegerSketch = Shared<IntegerKeys>;
+    using TextSketch = Shared<TextKeys>;
 
     auto integers = bind_sketch<IntegerKeys>(module, "IntegerSketch");
     bind_source<IntegerKeys, Integers, Input<int64_t>>(integers, "integers");
-    integers.def("find", &IntegerSketch::find, nb::arg("key"));
+    integers.def("find", [](IntegerSketch& self, int64_t key) {
+        const std::scoped_lock lock(self.busy);
+        return self.find(key);
+    }, nb::arg("key"));
     integers.def("restore", [](IntegerSketch& self, Input<int64_t> keys, Input<int64_t> counts, uint64_t total,
                                uint64_t decrements) {
         if (keys.shape(0) != counts.shape(0)) throw std::invalid_argument("one count is needed for each key");
@@ -161,10 +187,10 @@ void bind_misra_gries(nb::module_& module) {
     });
     integers.def("export", [](IntegerSketch& self) {
         std::vector<int64_t> keys, counts;
-        for (const uint32_t place : self.in_order()) {
-            keys.push_back(self.entry(place).key);
-            counts.push_back(self.value(self.entry(place)));
-        }
+        self.each_in_order([&](const IntegerKeys::Entry& entry) {
+            keys.push_back(entry.key);
+            counts.push_back(self.value(entry));
+        });
         return nb::make_tuple(bytes_of(keys), bytes_of(counts));
     });
 
@@ -172,7 +198,8 @@ void bind_misra_gries(nb::module_& module) {
     bind_source<TextKeys, Strings<int32_t>, Input<int32_t>, Input<uint8_t>>(texts, "strings");
     bind_source<TextKeys, Strings<int64_t>, Input<int64_t>, Input<uint8_t>>(texts, "large_strings");
     bind_source<TextKeys, StringViews, Input<uint8_t>, nb::list>(texts, "views");
-    texts.def("find", [](const TextSketch& self, nb::bytes key) {
+    texts.def("find", [](TextSketch& self, nb::bytes key) {
+        const std::scoped_lock lock(self.busy);
         const auto* bytes = static_cast<const uint8_t*>(key.data());
         return self.find(TextKeys::view(bytes, key.size(), bytes + key.size()));
     }, nb::arg("key"));
@@ -184,12 +211,11 @@ void bind_misra_gries(nb::module_& module) {
     texts.def("export", [](TextSketch& self) {
         std::vector<int64_t> offsets{0}, counts;
         std::vector<uint8_t> data;
-        for (const uint32_t place : self.in_order()) {
-            const TextKeys::Entry& entry = self.entry(place);
+        self.each_in_order([&](const TextKeys::Entry& entry) {
             data.insert(data.end(), entry.bytes(), entry.bytes() + entry.length());
             offsets.push_back(static_cast<int64_t>(data.size()));
             counts.push_back(self.value(entry));
-        }
+        });
         return nb::make_tuple(bytes_of(offsets), bytes_of(data), bytes_of(counts));
     });
 }

@@ -2,15 +2,16 @@
 //
 // A counter's value is its level less `offset`, so that lowering all counters is one addition.
 //
-// Algorithm 1 evicts the smallest key whose counter is zero, but which one that is need not be known while rows come in:
-// Let U be the keys whose counters were zero after the last decrement and that have not come since, and let n keys have
-// come in that were not there after it. No other counter has become zero in between, and each eviction took the smallest
-// there was, so of U a smallest part is gone. A key that came after it had been evicted took the place of another: now
-// its counter is one, as it would be had it stayed. So whatever the order of the rows, the keys that have come have
-// their counters, and as many of U as there are places for are left, the largest: all but the n smallest. So all of U
-// stays in the table, which holds n more than `capacity` counters then; the n smallest are looked for when somebody
-// wants to see the sketch, and when counters are lowered again, which happens when U less n is empty, all of U goes.
-// A decrement happens once in capacity + 1 updates at most, so an update costs O(1).
+// Algorithm 1 evicts the smallest key whose counter is zero, but nobody needs to know which one that is while rows come
+// in. Between two decrements no counter becomes zero. Let U be the keys that were zero after the last one and have not
+// come since, and n the number of keys that have come since and were not in the sketch then. Then it holds all keys that
+// have come since, all that were not zero, and all of U but its n smallest: each eviction takes the smallest zero key, so
+// what is gone of U is its smallest keys, and n of them, since the number of counters stays. A zero key that has come
+// since has the same counter whether it was raised, or evicted before and came in anew.
+//
+// So all of U stays in the table, which then holds n counters more than `capacity`. The n smallest are removed when
+// somebody looks. When n has reached the size of U and one more key comes, counters are lowered and all of U is removed.
+// That happens once in capacity + 1 updates at most, and costs O(capacity), so an update costs O(1).
 //
 // The slots that hold nothing yet are Algorithm 1's dummy keys. They count as smaller than every key, so they are taken
 // first; being no keys, they are never equal to one.
@@ -48,8 +49,8 @@ public:
     // Algorithm 1: every row is one element.
     //
     // A batch with no more rows than `spare` lowers no counter, so its rows commute. In any batch, raising a counter that
-    // is higher than the batch has rows commutes with all else. These rows, most of a skewed stream, come first, without
-    // a branch; the others follow in their order.
+    // is higher than the batch has rows commutes with all else. Such rows, most of a skewed stream, come first, without a
+    // branch; the others follow in their order.
     template <typename Source>
     void update(const Source& rows) {
         View views[batch];
@@ -66,16 +67,16 @@ public:
             }
             const uint64_t low = offset + (count <= spare ? 0 : count + 1);
             Entry* const entries = table.data();
-            size_t left = 0, touched = 0;  // rows that remain; counters that were lowest
+            size_t left = 0, lowest = 0;
             for (size_t at = 0; at < count; ++at) {
                 Entry& entry = entries[places[at]];
                 const bool safe = Keys::same_above(entry, views[at], low);
-                touched += safe & (entry.level() == low);
+                lowest += safe & (entry.level() == low);
                 entry.state += safe;
                 others[left] = static_cast<uint8_t>(at);
                 left += !safe;
             }
-            if (count <= spare) spare -= touched;
+            if (count <= spare) spare -= lowest;
             for (size_t at = 0; at < left; ++at) add(views[others[at]], hashes[others[at]]);
             seen += count;
             table.tidy();
@@ -164,7 +165,7 @@ public:
         spare = capacity - table.size() + places_of_zeros().size();
     }
 
-    // Places of all entries, in the order of their keys.
+    // Places of all counters, in the order of their keys.
     std::vector<uint32_t> in_order() {
         settle();
         std::vector<uint32_t> places;
@@ -177,7 +178,7 @@ public:
     const Entry& entry(uint32_t place) const { return table[place]; }
     int64_t value(const Entry& entry) const { return static_cast<int64_t>(std::max(entry.level(), offset) - offset); }
 
-    // The value of a key's counter; of those that are zero, some may have been evicted.
+    // The value of a key's counter, 0 if it has none.
     int64_t find(const View& view) const {
         const uint32_t place = table.find(view, table.hash(view));
         return place == Table::nowhere ? 0 : value(entry(place));
@@ -202,8 +203,8 @@ private:
     uint64_t capacity;
     uint64_t offset = 1;  // so that zero counters do not look vacant
     uint64_t seen = 0, lowered = 0;
-    size_t spare = capacity;  // how many keys can come in before counters are lowered: free places, or zero counters
-    Table table;              // above `capacity`, with counters that were zero and have been evicted
+    size_t spare = capacity;  // keys that can come in before counters are lowered: free places, or zeros not evicted
+    Table table;
     std::vector<Member> members;
 
     void check_total(uint64_t more) const {
@@ -223,22 +224,22 @@ private:
 
     [[gnu::always_inline]] void add(const View& view, uint64_t hash) {
         const uint32_t place = table.find(view, hash);
-        if (place != Table::nowhere && table[place].level() > offset - (spare > 0)) return raise(table[place]);
+        const uint64_t evicted = spare == 0 ? offset : offset - 1;  // the level, and those below it
+        if (place != Table::nowhere && table[place].level() > evicted) return raise(table[place]);
         if (spare == 0) [[unlikely]] {
             ++offset;
             ++lowered;
             spare = table.sweep(offset);
             return;
         }
-        --spare;
         put(view, hash, 1);
+        --spare;
     }
 
     std::vector<uint32_t> places_of_zeros() const {
         std::vector<uint32_t> places;
         for (uint32_t place = 0; place < table.places(); ++place)
-            if (table.holds(place) && table[place].level() == offset)
-                places.push_back(place);
+            if (table.holds(place) && table[place].level() == offset) places.push_back(place);
         return places;
     }
 
@@ -246,7 +247,7 @@ private:
         return [this](uint32_t one, uint32_t other) { return Keys::less(table[one], table[other]); };
     }
 
-    // Remove the counters that have been evicted.
+    // Remove what has been evicted.
     void settle() {
         if (table.size() <= capacity) return;
         std::vector<uint32_t> places = places_of_zeros();

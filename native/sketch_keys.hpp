@@ -67,10 +67,11 @@ public:
     static bool less(const Entry& first, const Entry& second) { return first.key < second.key; }
 
     // Fields are written one by one: put together elsewhere and copied, they would have to be waited for.
-    void fill(Entry& entry, View view, uint64_t level) {
+    static void fill(Entry& entry, View view, std::nullptr_t, uint64_t level) {
         entry.state = level;
         entry.key = view;
     }
+    std::nullptr_t keep(View) { return nullptr; }
     void drop(const Entry&) {}
     bool any_elsewhere() const { return false; }
     bool crowded() const { return false; }
@@ -86,19 +87,19 @@ class Blocks {
 public:
     uint8_t* take(size_t length) {
         const size_t size = rounded(length);
-        used += size;
+        uint8_t* block;
         if (size > largest) {
+            block = static_cast<uint8_t*>(::operator new(size));
             large += size;
-            return static_cast<uint8_t*>(::operator new(size));
-        }
-        uint8_t*& head = free_blocks[size / step];
-        if (head != nullptr) {
-            uint8_t* block = head;
+        } else if (uint8_t*& head = free_blocks[size / step]; head != nullptr) {
+            block = head;
             std::memcpy(&head, block, sizeof head);
-            return block;
+        } else {
+            if (static_cast<size_t>(limit - next) < size) grow();
+            block = std::exchange(next, next + size);
         }
-        if (static_cast<size_t>(limit - next) < size) grow();
-        return std::exchange(next, next + size);
+        used += size;
+        return block;
     }
 
     void give_back(uint8_t* block, size_t length) {
@@ -150,24 +151,22 @@ public:
     struct Entry {
         uint64_t state = vacant;
         uint64_t first = 0;
-        union {
-            uint64_t second;
-            uint8_t* block;  // of a key longer than `within`: its bytes, after their number if that is `long_length`
-        };
-        Entry() : second(0) {}
+        uint64_t second = 0;  // of a key longer than `within`, where its block is
 
         uint64_t level() const { return state & level_mask; }
         size_t short_length() const { return state >> level_bits; }
+        // Bytes of the key, after their number if `short_length` cannot tell it.
+        uint8_t* block() const { return reinterpret_cast<uint8_t*>(second); }
         size_t length() const {
             if (short_length() != long_length) [[likely]] return short_length();
-            return load_word(block);
+            return load_word(block());
         }
         const uint8_t* bytes() const {
             if (short_length() <= within) return reinterpret_cast<const uint8_t*>(&first);
-            return short_length() != long_length ? block : block + 8;
+            return short_length() != long_length ? block() : block() + 8;
         }
     };
-    static_assert(sizeof(Entry) == 24);
+    static_assert(sizeof(Entry) == 24 && sizeof(void*) == sizeof(uint64_t));
 
     // `end` is how far memory may be read.
     static View view(const uint8_t* bytes, size_t length, const uint8_t* end) {
@@ -213,7 +212,7 @@ public:
     }
 
     static void prefetch(const Entry& entry) {
-        if (entry.short_length() > within) __builtin_prefetch(entry.block);
+        if (entry.short_length() > within) __builtin_prefetch(entry.block());
     }
 
     static bool less(const Entry& one, const Entry& other) {
@@ -224,15 +223,18 @@ public:
         return order != 0 ? order < 0 : one.length() < other.length();
     }
 
-    void fill(Entry& entry, const View& view, uint64_t level) {
+    // What an entry holds after its first word: the second, or a block with all bytes.
+    uint64_t keep(const View& view) {
+        return view.length <= within ? view.second : reinterpret_cast<uint64_t>(new_block(view));
+    }
+    static void fill(Entry& entry, const View& view, uint64_t rest, uint64_t level) {
         entry.first = view.first;
-        entry.second = view.second;
+        entry.second = rest;
         entry.state = level | std::min(view.length, long_length) << level_bits;
-        if (view.length > within) fill_block(entry, view);
     }
 
     void drop(const Entry& entry) {
-        if (entry.short_length() > within) blocks.give_back(entry.block, block_size(entry));
+        if (entry.short_length() > within) blocks.give_back(entry.block(), block_size(entry));
     }
 
     bool any_elsewhere() const { return blocks.any(); }  // keys that hold memory outside of their entries
@@ -246,9 +248,9 @@ public:
             if (tags[at] == Tag{} || entry->short_length() <= within) continue;
             const size_t size = block_size(*entry);
             uint8_t* block = fresh.take(size);
-            std::memcpy(block, entry->block, size);
-            blocks.give_back(entry->block, size);
-            entry->block = block;
+            std::memcpy(block, entry->block(), size);
+            blocks.give_back(entry->block(), size);
+            entry->second = reinterpret_cast<uint64_t>(block);
         }
         blocks = std::move(fresh);
     }
@@ -269,12 +271,12 @@ private:
         return entry.short_length() != long_length ? entry.short_length() : entry.length() + 8;
     }
 
-    void fill_block(Entry& entry, const View& view) {
+    uint8_t* new_block(const View& view) {
         const bool counted = view.length >= long_length;
         uint8_t* block = blocks.take(view.length + (counted ? 8 : 0));
         if (counted) std::memcpy(block, &view.length, 8);
         copy(block + (counted ? 8 : 0), view.bytes, view.length);
-        entry.block = block;
+        return block;
     }
 
     static bool same_block(const Entry& entry, const View& view) {

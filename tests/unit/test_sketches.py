@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -699,3 +700,27 @@ def test_users_whose_name_is_not_a_number_are_one_user(tmp_path: Path) -> None:
     sketch = UserMisraGriesSketch(10, 1)
     sketch.update_file(file, key="k", unit="u")
     assert sketch.estimate("a")[0] == 3
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_several_threads_may_use_one_sketch(text: bool) -> None:
+    """Batches of several threads, and looks at the sketch, take turns."""
+    rng = np.random.default_rng(3)
+    batches = [np.minimum(rng.zipf(1.1, 5000), 1000) for _ in range(160)]
+    arrays = [pa.array([f"a key that is long: {number}" for number in batch] if text else batch) for batch in batches]
+    sketch = MisraGriesSketch(50)
+    sketch.update(arrays[0])
+
+    def look(_: int) -> None:
+        keys, counts = sketch.counters()
+        assert len(keys) == len(counts) == len(sketch) == 50
+        assert sketch.estimate(keys[0].as_py())[0] >= 0
+
+    with ThreadPoolExecutor(4) as pool:
+        looks = pool.map(look, range(200))
+        list(pool.map(sketch.update, arrays[1:]))
+        list(looks)
+    truth = Counter(itertools.chain.from_iterable(array.to_pylist() for array in arrays))
+    assert sketch.total == 160 * 5000
+    assert sketch.shortfall <= sketch.total // 51
+    assert all(0 <= truth[key] - count <= sketch.shortfall for key, count in counts_of(sketch).items())

@@ -48,8 +48,10 @@ class MisraGriesSketch(CounterSketch):
         1).
 
     Cost:
-        At most 60 bytes for each counter (46 for integers) with keys of up to 16 bytes in it, longer ones beside it.
-        Time, amortised and whatever the stream: O(log capacity) for an eviction, O(1) for all else.
+        At most 69 bytes for each counter (47 for integers) with keys of up to 16 bytes in it, longer ones beside it.
+        Time, amortised and whatever the stream: O(1) for an update. Which keys are evicted need not be known before
+        somebody looks, so they are not put in order while the stream is read; the first look after an eviction takes
+        O(capacity).
 
     Args:
         capacity: the number of counters.
