@@ -51,7 +51,7 @@ def test_merge(tmp_path: Path, sketch: Path, run: Run, options: tuple[str, ...],
     assert json.loads(done.out)["form"] == form
     facts = json.loads(run("sketch", "publish", both, *PRIVACY, "--json").out)
     assert facts["guarantee"]["mechanism"] == "misra_gries"
-    assert [row["key"] for row in facts["rows"]] == ["apple", "pear", "plum"]
+    assert [row["fruit"] for row in facts["rows"]] == ["apple", "pear", "plum"]
 
 
 def test_units(tmp_path: Path, events: Path, run: Run) -> None:

@@ -17,6 +17,7 @@ from dptally.randomness import SeededBits
 from dptally.spark.rows import open_frame
 from dptally.spark.sketching import merged_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.sketch_files import ColumnNames
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 from tests.spark.data import PRIVACY, as_frame, visits
 
@@ -62,6 +63,7 @@ def test_a_sketch_of_elements_is_that_of_the_reference(frame: Any) -> None:
     for row in numbered(frame, "word"):
         parts.setdefault(row.b, MisraGriesSketch(CAPACITY)).update([row.word])
     expected = merged_by_hand(parts)
+    expected.names = ColumnNames("word")
     assert expected.shortfall > 0
     shuffled = frame.repartition(5).sortWithinPartitions("number")
     for source in (frame, shuffled):
@@ -77,6 +79,7 @@ def test_a_sketch_of_units_is_that_of_the_reference(frame: Any) -> None:
     for (bucket, _), words in units.items():
         parts.setdefault(bucket, UserMisraGriesSketch(CAPACITY, 100)).update([words])
     expected = merged_by_hand(parts)
+    expected.names = ColumnNames("word", "user")
     assert expected.shortfall > 0
     assert sketch_of(frame, "user", 100).to_bytes() == expected.to_bytes()
 

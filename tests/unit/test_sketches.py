@@ -33,6 +33,7 @@ from dptally.randomness import SeededBits, SystemBits
 from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.summed_sketches import load_sketch, sum_sketches
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 from tests.exact import reference_sketches as reference
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
@@ -516,9 +517,59 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_the_future_is_refused() -> None:
     """A newer version says so."""
     whole = bytearray(MisraGriesSketch(3).to_bytes())
-    whole[16] = 2
-    with pytest.raises(InvalidSource, match="format version 2, and this dptally reads version 1; a newer dptally"):
+    whole[16] = 3
+    with pytest.raises(InvalidSource, match="format version 3, and this dptally reads versions up to 2; a newer"):
         MisraGriesSketch.from_bytes(signed(bytes(whole[:-32])))
+
+
+def test_a_file_of_the_first_version_is_read() -> None:
+    """It had no names of columns; the rest is as it is now."""
+    sketch = MisraGriesSketch(3)
+    sketch.update(["a", "b", "c", "d", "e"])
+    whole, header, names = sketch.to_bytes(), struct.calcsize("<16sHBBIQQQQQQ"), b"[null, null]"
+    assert whole[header : header + 4 + len(names)] == struct.pack("<I", len(names)) + names
+    old = bytearray(whole[:header] + whole[header + 4 + len(names) : -32])
+    old[16] = 1
+    assert MisraGriesSketch.from_bytes(signed(bytes(old))).to_bytes() == whole
+
+
+@pytest.mark.parametrize("names", [b"", b"[", b"[null]", b'["a", 1]', b'{"a": 1, "b": 2}', b"\xff\xff", b"[" * 100_000])
+def test_names_that_are_none_are_refused(names: bytes) -> None:
+    """Names are two texts or nothing."""
+    whole, header = MisraGriesSketch(3).to_bytes(), struct.calcsize("<16sHBBIQQQQQQ")
+    with pytest.raises(InvalidSource, match="the sketch is damaged or incomplete"):
+        MisraGriesSketch.from_bytes(signed(whole[:header] + struct.pack("<I", len(names)) + names))
+    with pytest.raises(InvalidSource, match="the sketch is damaged or incomplete"):
+        MisraGriesSketch.from_bytes(signed(whole[:header] + struct.pack("<I", 2**32 - 1) + names))
+
+
+def test_a_sketch_remembers_the_names_of_its_columns(tmp_path: Path) -> None:
+    """A release calls keys and units what the files called them, after merging and saving too; a caller may differ."""
+    file, other = tmp_path / "a.csv", tmp_path / "b.csv"
+    file.write_text("url,person,value\n" + "x,1,a\n" * 3 + "".join(f"x,{person},a\n" for person in range(9000)))
+    other.write_text("page,visitor\nx,1\n")
+
+    def of_users(path: Path, key: str, unit: str) -> UserMisraGriesSketch:
+        sketch = UserMisraGriesSketch(4)
+        sketch.update_file(path, key=key, unit=unit)
+        return sketch
+
+    users = of_users(file, "url", "person")
+    saved = UserMisraGriesSketch.from_bytes(users.merge(users, UserMisraGriesSketch(4)).to_bytes())
+    release = saved.publish(1, 1e-6)
+    assert (release.key, release.guarantee.unit) == (("url",), "person")
+    release = users.publish(1, 1e-6, name="page", unit="visitor")
+    assert (release.key, release.guarantee.unit) == (("page",), "visitor")
+    release = users.merge(of_users(other, "page", "visitor")).publish(1, 1e-6)
+    assert (release.key, release.guarantee.unit) == (("key",), "unit")
+    elements = MisraGriesSketch(4)
+    elements.update_file(file, key="url")
+    path = tmp_path / "sum.sketch"
+    sum_sketches([elements, elements]).save(path)
+    assert load_sketch(path).publish(1, 1e-6).key == ("url",)
+    reserved = MisraGriesSketch(4)
+    reserved.update_file(file, key="value")
+    assert reserved.publish(1, 1e-6).key == ("key",)
 
 
 def test_a_sketch_of_the_other_class_is_refused() -> None:
@@ -556,6 +607,7 @@ def test_files_are_read_in_order(ending: str, tmp_path: Path) -> None:
     sketch = MisraGriesSketch(100)
     stages: list[Any] = []
     sketch.update_file(tmp_path / f"*.{ending}", key="k", progress=lambda *stage: stages.append(stage))
+    expected.names = sketch.names
     assert sketch.to_bytes() == expected.to_bytes()
     assert stages
 
@@ -625,6 +677,7 @@ BUILD = """
 import sys
 from dptally.summaries import counter_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.summed_sketches import load_sketch, sum_sketches
 counter_sketch._CHECKPOINT_SECONDS = 0.0
 while True:
     MisraGriesSketch(1000).update_file(sys.argv[1], key="k", checkpoint=sys.argv[2])

@@ -192,6 +192,10 @@ class Sketch(Protocol):
     capacity: int
 
     @property
+    def names(self) -> tuple[str | None, str | None]:
+        """Of the columns of keys and units it was read from."""
+
+    @property
     def form(self) -> Form:
         """What it is."""
 
@@ -222,12 +226,14 @@ def publish_sketch(
     from dptally.randomness import SystemBits
     from dptally.releases.release import RESERVED_COLUMNS, Release
 
-    column = "key" if name is None else name
-    if column in RESERVED_COLUMNS:
-        raise InvalidParameter(f"a key column may not be named {column!r}: the release has a column of that name.")
+    if name in RESERVED_COLUMNS:
+        raise InvalidParameter(f"a key column may not be named {name!r}: the release has a column of that name.")
+    key_name, unit_name = sketch.names
+    column = name or ("key" if key_name is None or key_name in RESERVED_COLUMNS else key_name)
     by_unit = sketch.form == "user"
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
+    unit = (unit or unit_name or "unit") if by_unit else None
     bits = SystemBits() if randomness is None else randomness
     mechanism: PrivateMisraGries | PureMisraGries
     if universe is not None:
@@ -242,10 +248,10 @@ def publish_sketch(
             delta,
             max_keys_per_unit=(getattr(sketch, "max_keys_per_unit", None) or 0) if by_unit else 1,
             sketches=getattr(sketch, "sketches", 1),
-            unit=(unit or "unit") if by_unit else None,
+            unit=unit,
             **options,
         )
-    with paying(ledger, mechanism.spends, bits, unit=(unit or "unit") if by_unit else None) as paid:
+    with paying(ledger, mechanism.spends, bits, unit=unit) as paid:
         contents = sketch.contents() if universe is None else sketch.reduced_contents()
         drawn, shortfall = mechanism.draw(contents, column, paid.bits)
         guarantee = paid.sign(drawn.guarantee)

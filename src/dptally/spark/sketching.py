@@ -46,6 +46,7 @@ from dptally.spark.errors import marked
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
 from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.sketch_files import ColumnNames
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def merged_sketch(
     check_capacity(capacity)
     check_rows(rows)
     made: Sketch = guarded(rows.frame, lambda: _merged(rows, capacity, max_keys_per_unit, bits, buckets, progress))
+    made.names = ColumnNames(rows.key[0], rows.unit)
     return made
 
 

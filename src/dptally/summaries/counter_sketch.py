@@ -20,7 +20,14 @@ from dptally.releases.whole_files import check_target
 from dptally.sources import Rows, open_rows
 from dptally.sources.engine import Session, check_memory_limit, in_background
 from dptally.summaries.counting import Progress
-from dptally.summaries.sketch_files import SketchState, pack, read_sketch_file, unpack, write_sketch_file
+from dptally.summaries.sketch_files import (
+    ColumnNames,
+    SketchState,
+    pack,
+    read_sketch_file,
+    unpack,
+    write_sketch_file,
+)
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, sorted_keys
 
 if TYPE_CHECKING:
@@ -53,6 +60,7 @@ class CounterSketch:
         merged: whether it was merged from others; then neighbouring sketches may differ by one in all their counters
             [LT25, Cor. 18 and 28].
         standard: whether it was imported from a tool that drops counters at zero.
+        names: of the columns of keys and units in the sources it has read; a release takes them over.
     """
 
     _BY_UNIT: ClassVar[bool]
@@ -65,6 +73,7 @@ class CounterSketch:
         self.capacity = capacity
         self.merged = False
         self.standard = False
+        self.names = ColumnNames()
         self._bits = SystemBits() if bits is None else bits
         self._kind: Kind | None = None
         self._native: Any = None
@@ -211,8 +220,8 @@ class CounterSketch:
             universe: all keys there may be, as a name such as "ipv4" or an object of `dptally.universes`: then the
                 release keeps delta = 0, and may hold keys that nobody has; not for merged sketches and sketches of
                 users.
-            name: of the key column in the release; "key" if it is left out.
-            unit: what units are called, for sketches of users.
+            name: of the key column in the release; that of the column it was read from if it is left out, or "key".
+            unit: what units are called, for sketches of users; left out, it is the name of their column, or "unit".
             elements_per_unit: how many elements of one unit the stream may hold, equal ones or not; not for merged
                 sketches and sketches of users.
             shortfall: "private" spends a twentieth of epsilon on telling how far counters fall short of frequencies; a
@@ -270,6 +279,7 @@ class CounterSketch:
             raise InvalidParameter("sketches must have keys of one kind to be merged.")
         result = self._empty_like(others)
         result.merged = True
+        result.names = ColumnNames.shared(sketch.names for sketch in sketches)
         if kinds:
             result._settle(kinds.pop())
             for sketch in sketches:
@@ -328,6 +338,7 @@ class CounterSketch:
             seeded=False,
             keys=keys if self._kind is not None else None,
             counts=counts,
+            names=self.names,
         )
 
     @classmethod
@@ -335,7 +346,7 @@ class CounterSketch:
         if state.by_unit != cls._BY_UNIT:
             raise InvalidSource(f"{name} holds a sketch of {'users' if state.by_unit else 'elements'}.")
         sketch = cls._create(state, bits)
-        sketch.merged, sketch.standard = state.merged, state.standard
+        sketch.merged, sketch.standard, sketch.names = state.merged, state.standard, state.names
         if state.kind is not None and not sketch._restore(state.keys, state.counts, state.total, state.decrements):
             raise InvalidSource(f"{name} is damaged or incomplete.")
         return sketch
@@ -439,6 +450,7 @@ class CounterSketch:
             raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
         if rows.count is not None:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
+        self.names = ColumnNames.shared([self.names, ColumnNames(rows.key[0], rows.unit)])
         reading, target = self._reading(), checkpoint
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
         try:

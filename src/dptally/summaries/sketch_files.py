@@ -4,20 +4,24 @@ Layout, all numbers little-endian::
 
     16 bytes  "dptally sketch" and two zero bytes
     header    version, class, kind, flags, capacity, total, decrements, max_keys_per_unit, number of counters, key bytes
+    names     their size in 4 bytes, then of the columns of keys and of units, as JSON; version 1 has none
     counts    one 64-bit number for each counter
     keys      64-bit integers; or 64-bit offsets, one more than counters, then the bytes
     32 bytes  SHA-256 of all before
 
-Counters are in the order of their keys, so equal sketches make equal files.
+Counters are in the order of their keys, so equal sketches of equal columns make equal files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +31,37 @@ from dptally.errors import InvalidSource
 from dptally.releases.whole_files import check_target, complete_or_absent
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers
 
-__all__ = ["SKETCH_VERSION", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
+__all__ = ["SKETCH_VERSION", "ColumnNames", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
 
-SKETCH_VERSION = 1
+SKETCH_VERSION = 2
 _MAGIC = b"dptally sketch\0\0"
 _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
+_SIZE = struct.Struct("<I")
 _KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
 _MERGED, _STANDARD, _SEEDED = 1, 2, 4
 _LARGEST_NUMBER = (1 << 62) - 1  # of elements or decrements: what adds two of them up still fits 64 bits
 _NO_LIMIT = 1 << 62  # of keys per unit
 _SUMMED = 3  # the class of added-up sketches, whose number stands in place of decrements
+
+
+class ColumnNames(NamedTuple):
+    """What the columns of keys and of units were called; None where nothing says, or several do.
+
+    They are public, as they are in every release.
+    """
+
+    key: str | None = None
+    unit: str | None = None
+
+    @classmethod
+    def shared(cls, several: Iterable[ColumnNames]) -> ColumnNames:
+        """What all that have a name agree on."""
+        keys, units = zip(*several, strict=True)
+        return cls(*(found.pop() if len(found := set(names) - {None}) == 1 else None for names in (keys, units)))
+
+
+_NO_NAMES = ColumnNames()
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +82,7 @@ class SketchState:
         counts: as many counts.
         sketches: how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more
             counters than the capacity, all positive and in units of 1 / (capacity + 1).
+        names: of the columns it was read from.
     """
 
     by_unit: bool
@@ -72,6 +97,7 @@ class SketchState:
     keys: pa.Array | None
     counts: NDArray[np.int64]
     sketches: int = 0
+    names: ColumnNames = _NO_NAMES
 
 
 def pack(state: SketchState) -> bytes:
@@ -97,7 +123,8 @@ def pack(state: SketchState) -> bytes:
         len(state.counts),
         len(text),
     )
-    body = b"".join([header, *columns, text])
+    names = json.dumps(state.names).encode()
+    body = b"".join([header, _SIZE.pack(len(names)), names, *columns, text])
     return body + hashlib.sha256(body).digest()
 
 
@@ -110,9 +137,9 @@ def unpack(packed: bytes, name: str) -> SketchState:
     if len(packed) < _START.size or packed[: len(_MAGIC)] != _MAGIC:
         raise InvalidSource(f"{name} is not a dptally sketch.")
     version = _START.unpack_from(packed)[1]
-    if version != SKETCH_VERSION:
+    if not 1 <= version <= SKETCH_VERSION:
         raise InvalidSource(
-            f"{name} has format version {version}, and this dptally reads version {SKETCH_VERSION}; "
+            f"{name} has format version {version}, and this dptally reads versions up to {SKETCH_VERSION}; "
             "a newer dptally may read it."
         )
     state = None
@@ -125,7 +152,9 @@ def unpack(packed: bytes, name: str) -> SketchState:
 
 def _parse(packed: bytes) -> SketchState | None:
     """Take the parts out, or None if they contradict each other."""
-    _, _, sort, kind_number, flags, capacity, total, decrements, limit, count, text_size = _HEADER.unpack_from(packed)
+    _, version, sort, kind_number, flags, capacity, total, decrements, limit, count, text_size = _HEADER.unpack_from(
+        packed
+    )
     if (
         sort not in (1, 2, _SUMMED)
         or kind_number >= len(_KINDS)
@@ -136,28 +165,31 @@ def _parse(packed: bytes) -> SketchState | None:
         or limit > _NO_LIMIT
     ):
         return None
+    start, names = (_HEADER.size, _NO_NAMES) if version == 1 else _parse_names(packed)
+    if names is None:
+        return None
     kind = _KINDS[kind_number]
     words = 0 if kind is None else count if kind == "integer" or count == 0 else count + 1
     if (
-        len(packed) != _HEADER.size + 8 * (count + words) + text_size + 32
+        len(packed) != start + 8 * (count + words) + text_size + 32
         or (count > capacity and sort != _SUMMED)
         or (kind is None and count)
     ):
         return None
-    counts = np.frombuffer(packed, dtype="<i8", count=count, offset=_HEADER.size).astype(np.int64)
+    counts = np.frombuffer(packed, dtype="<i8", count=count, offset=start).astype(np.int64)
     if (counts > _LARGEST_NUMBER).any():
         return None
     keys = None
     if kind is not None:
-        keys = _parse_keys(packed, kind, count, _HEADER.size + 8 * count, _HEADER.size + 8 * (count + words), text_size)
+        keys = _parse_keys(packed, kind, count, start + 8 * count, start + 8 * (count + words), text_size)
         if keys is None:
             return None
     if sort == _SUMMED:
         if flags or not decrements or (counts < 1).any():
             return None
         return SketchState(
-            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, sketches=decrements
-        )
+            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, decrements, names
+        )  # fmt: skip
     merged, standard, seeded = (bool(flags & flag) for flag in (_MERGED, _STANDARD, _SEEDED))
     by_unit = sort == 2
     lost = int(total) - sum(counts.tolist())
@@ -168,8 +200,23 @@ def _parse(packed: bytes) -> SketchState | None:
     if zeros and (not plain or count < capacity):  # the slots without a key are taken before any counter gets to zero
         return None
     return SketchState(
-        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts
+        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts, names=names
     )  # fmt: skip
+
+
+def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
+    """Where they end, and what they are; None if they are nothing of the kind."""
+    start = _HEADER.size + _SIZE.size
+    if len(packed) < start + 32:
+        return start, None
+    end = start + _SIZE.unpack_from(packed, _HEADER.size)[0]
+    try:
+        found = json.loads(packed[start:end])
+    except (ValueError, RecursionError):
+        return end, None
+    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(name, str | None) for name in found):
+        return end, None
+    return end, ColumnNames(*found)
 
 
 def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, text_size: int) -> pa.Array | None:

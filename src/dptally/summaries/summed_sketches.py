@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.mechanisms.private_misra_gries import SketchContents, publish_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.sketch_files import SketchState, read_sketch_file, write_sketch_file
+from dptally.summaries.sketch_files import ColumnNames, SketchState, read_sketch_file, write_sketch_file
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class SummedSketches:
         capacity: of each sketch.
         sketches: how many were added up.
         total: length of all streams.
+        names: of the columns they were read from.
     """
 
     form: Literal["summed"] = "summed"
@@ -48,9 +49,10 @@ class SummedSketches:
         sketches: int,
         total: int,
         kind: Kind | None,
+        names: ColumnNames,
     ) -> None:
         self._keys, self._scaled = keys, scaled
-        self.capacity, self.sketches, self.total, self.kind = capacity, sketches, total, kind
+        self.capacity, self.sketches, self.total, self.kind, self.names = capacity, sketches, total, kind, names
 
     def __repr__(self) -> str:
         return f"SummedSketches(capacity={self.capacity}, sketches={self.sketches}, kind={self.kind!r})"
@@ -101,6 +103,7 @@ class SummedSketches:
             keys=self._keys if self.kind is not None else None,
             counts=self._scaled,
             sketches=self.sketches,
+            names=self.names,
         )
         write_sketch_file(state, Path(path), overwrite=overwrite)
 
@@ -128,8 +131,17 @@ def sum_sketches(sketches: Sequence[AnySketch]) -> SummedSketches:
         if not isinstance(sketch, MisraGriesSketch):
             raise InvalidParameter(f"sum_sketches takes MisraGriesSketch, got {type(sketch).__name__}.")
         keys, scaled = sketch.reduced()
-        part = SummedSketches(keys, scaled, capacity=sketch.capacity, sketches=1, total=sketch.total, kind=sketch.kind)
-        parts.append(part)
+        parts.append(
+            SummedSketches(
+                keys,
+                scaled,
+                capacity=sketch.capacity,
+                sketches=1,
+                total=sketch.total,
+                kind=sketch.kind,
+                names=sketch.names,
+            )
+        )
     return _add(parts)
 
 
@@ -154,6 +166,7 @@ def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
     kinds = {part.kind for part in parts if part.kind is not None}
     if len(kinds) > 1:
         raise InvalidParameter("sketches must have keys of one kind to be added up.")
+    names = ColumnNames.shared(part.names for part in parts)
     filled = [part for part in parts if part.kind is not None]
     if not filled:
         return SummedSketches(
@@ -163,6 +176,7 @@ def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
             sketches=sum(part.sketches for part in parts),
             total=0,
             kind=None,
+            names=names,
         )
     if sum(int(part._scaled.max(initial=0)) for part in filled) >= 1 << 63:
         raise InvalidParameter("the counters times capacity + 1 do not fit in 64 bits.")
@@ -180,6 +194,7 @@ def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
         sketches=sum(part.sketches for part in parts),
         total=sum(part.total for part in parts),
         kind=kinds.pop(),
+        names=names,
     )
 
 
@@ -197,7 +212,13 @@ def load_sketch(path: str | Path, *, bits: BitSource | None = None) -> AnySketch
     if len(keys) > 1 and not _increasing(keys):
         raise InvalidSource(f"'{path}' is damaged or incomplete.")
     return SummedSketches(
-        keys, state.counts, capacity=state.capacity, sketches=state.sketches, total=state.total, kind=state.kind
+        keys,
+        state.counts,
+        capacity=state.capacity,
+        sketches=state.sketches,
+        total=state.total,
+        kind=state.kind,
+        names=state.names,
     )
 
 
