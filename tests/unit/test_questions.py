@@ -327,8 +327,8 @@ def test_the_sentence_tells_the_part_of_keys_not_released() -> None:
     """An estimate above what the released keys carry at most says why."""
     found = Sum(estimate=1043.2, lower=839.4, upper=1121.6, unreleased=101.2, keys=27, confidence=0.95)
     assert found.in_words(parts=True) == (
-        "1,043.2 estimated, of which 101.2 for keys not released, from 27 released keys; at least 839.4 (97.5% sure); "
-        "the released keys carry at most 1,020.4 (97.5% sure), others may add to that."
+        "1,043.2 estimated, of which 101.2 for keys not released, from 27 released keys; at least 839.4 (97.5 % sure); "
+        "the released keys carry at most 1,020.4 (97.5 % sure), others may add to that."
     )
     assert str(found).startswith("1,043.2 estimated from 27 released keys; at least")
     nothing = Sum(estimate=5.0, lower=5.0, upper=5.0, unreleased=0.0, keys=5, confidence=0.95)

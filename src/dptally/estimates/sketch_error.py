@@ -44,8 +44,8 @@ class SketchError:
 
     def __str__(self) -> str:
         text = (
-            f"With {self.confidence:.1%} confidence for all keys at once: noise added at most {self.over:,} to a "
-            f"counter and took at most {self.under:,}; counters up to {self.hidden:,} may be hidden"
+            f"With {100 * self.confidence:.6g} % confidence for all keys at once: noise added at most {self.over:,} to "
+            f"a counter and took at most {self.under:,}; counters up to {self.hidden:,} may be hidden"
         )
         if self.sketch is None:
             return text + "; how far the sketch falls short of frequencies is not told."

@@ -59,16 +59,16 @@ class Sum:
 
     def in_words(self, *, parts: bool = False) -> str:
         """One sentence; with `parts` also how much of the estimate stands for keys that were not released, if any."""
-        ways = (1 + self.confidence) / 2
+        sure = f"({50 * (1 + self.confidence):.6g} % sure)"
         others = f"{self.unreleased:,.1f}"
         told = parts and others not in ("0.0", "-0.0")
         text = f"{self.estimate:,.1f} estimated" + (f", of which {others} for keys not released," if told else "")
         text += f" from {self.keys:,} released keys; "
-        text += "no lower bound" if self.lower == -float("inf") else f"at least {self.lower:,.1f} ({ways:.1%} sure)"
+        text += "no lower bound" if self.lower == -float("inf") else f"at least {self.lower:,.1f} {sure}"
         if self.upper == float("inf"):
             text += "; no upper bound"
         else:
-            text += f"; the released keys carry at most {self.upper_released:,.1f} ({ways:.1%} sure), "
+            text += f"; the released keys carry at most {self.upper_released:,.1f} {sure}, "
             text += "others may add to that"
         return text + ("; bounds for questions that look at what was drawn." if self.by_value else ".")
 
