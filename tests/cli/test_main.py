@@ -48,6 +48,16 @@ def test_no_command_is_a_bad_request(run: Run) -> None:
     assert done.err == "dptally: the following arguments are required: COMMAND; see dptally --help.\n"
 
 
+def test_a_slip_of_the_pen_is_put_right(run: Run) -> None:
+    """A command or a choice that is nearly right brings the right one to mind; others bring all."""
+    assert (
+        run("publsh").err
+        == "dptally: argument COMMAND: invalid choice: 'publsh' (did you mean 'publish'?); see dptally --help.\n"
+    )
+    assert "(did you mean 'build'?)" in run("sketch", "biuld").err
+    assert "(choose from" in run("bread").err
+
+
 def test_help_is_cheap() -> None:
     """Help loads nothing heavy and takes less than 0.3 s of processor time, the interpreter included."""
     program = (

@@ -39,6 +39,17 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **options)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError:
+            import difflib
+
+            close = difflib.get_close_matches(str(value), map(str, action.choices or ()), 1)
+            if not close:
+                raise
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean '{close[0]}'?)") from None
+
     def error(self, message: str) -> NoReturn:
         """Refuse the request; `main` prints the sentence."""
         raise InvalidParameter(f"{message}; see {self.prog} --help.")
