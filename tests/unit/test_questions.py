@@ -302,13 +302,36 @@ def test_a_factor_that_all_keys_have_scales_the_bounds(law: WeightedSample) -> N
     assert shared.estimate == once.estimate and shared.lower <= once.lower and shared.upper >= once.upper
     if law is PLAIN:
         assert shared.lower < once.lower and shared.upper > once.upper
-    for unlike in (pl.first().str.len_chars() - 2, pl.lit(pl.Series([1] * len(VALUES))), pl.len() - 4):
-        assert release.sum(times=unlike) == shared
+    assert release.sum(times=pl.first().str.len_chars() - 2) == shared
+    for made_for_these in (pl.lit(pl.Series([1] * len(VALUES))), pl.len() - 4):
+        found = release.sum(times=made_for_these)
+        assert found.by_value and found.estimate == once.estimate
+        assert found.lower <= shared.lower and found.upper >= shared.upper
     below = release.sum(times="-1")
     assert below.lower == -math.inf and below.upper_released == -shared.lower
     assert release.sum(times="0").keys == 0
     tenth = release.sum(times="0.1")
     assert (tenth.lower, tenth.upper) == pytest.approx((once.lower / 10, once.upper / 10))
+
+
+@pytest.mark.parametrize(
+    ("where", "by_value"),
+    [
+        ("key = max(key)", True),
+        ("key > min(key)", True),
+        (pl.col("key").rank() < 3, True),
+        (pl.col("key").shift() != "ant", True),
+        (pl.col("key").str.slice(1) == pl.col("key").str.slice(1).max().over(pl.lit(1)), True),
+        ("key LIKE 'b%' OR key IS NULL", False),
+        (pl.col("key").str.len_chars() > 3, False),
+        (pl.lit(True), False),
+    ],
+)
+def test_conditions_that_compare_keys_look_at_what_was_drawn(where: pl.Expr | str, by_value: bool) -> None:
+    """Which keys are there to compare with was drawn too."""
+    release = release_of(PLAIN, VALUES)
+    assert release.sum(where).by_value == by_value
+    assert release.sum(times=where).by_value == by_value
 
 
 def test_selections_by_value_have_wider_bounds() -> None:

@@ -39,6 +39,7 @@ __all__ = ["RESERVED_COLUMNS", "Release"]
 
 RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
 _LONGEST_REASON = 300
+_ROWS_ALONE = 16
 
 
 class Release:
@@ -198,7 +199,10 @@ class Release:
         return numbers, float(numbers[0]), by_value
 
     def _evaluate(self, name: str, expression: pl.Expr | str) -> tuple[pl.Series, bool]:
-        """An expression for each released key, on the key columns if they are enough, else on the whole table."""
+        """An expression for each released key, and whether it looks at what was drawn: at values, or at other keys.
+
+        It is evaluated on the key columns if they are enough, else on the whole table.
+        """
         import polars as pl
 
         try:
@@ -207,7 +211,8 @@ class Release:
             )
             try:
                 keys = pl.DataFrame(pl.from_arrow(self._rows.select(list(self.key))))
-                return keys.with_columns(wanted).get_column("__wanted"), False
+                found = keys.with_columns(wanted).get_column("__wanted")
+                return found, _looks_around(keys, wanted, found)
             except pl.exceptions.ColumnNotFoundError:
                 return self.table().with_columns(wanted).get_column("__wanted"), True
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -350,3 +355,23 @@ class Release:
         if self.guarantee.sketch_capacity is not None:
             facts["sketch_error"] = asdict(self.sketch_error())
         return facts
+
+
+def _looks_around(keys: pl.DataFrame, wanted: pl.Expr, found: pl.Series) -> bool:
+    """Whether an expression says something else of a key when other keys are there, as ``key = max(key)`` does.
+
+    Tried on halves of the rows and on some rows alone: it does if it says something else there, or fails. What depends
+    on others in no such part is not noticed.
+    """
+    import polars as pl
+
+    count = len(keys)
+    alone = [(int(place), 1) for place in np.linspace(0, count - 1, _ROWS_ALONE)] if count else []
+    for start, length in [(0, count // 2), (count // 2, count - count // 2), *alone]:
+        try:
+            part = keys.slice(start, length).with_columns(wanted).get_column("__wanted")
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            return True
+        if not part.equals(found.slice(start, length), null_equal=True):
+            return True
+    return False
