@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,19 +125,24 @@ def estimate_sum(
     # bound is for all keys, and does not bound the released ones' part.
     linear = wanted is None and alike is not None and alike > 0 and not by_value
     linear = linear and isinstance(law, WeightedSample) and law.scheme is None
-    error = (1 - level) / (2 if linear else 1)
+    # How far a sketch falls short was told once, for all keys: a tenth of the error is enough for all of them.
+    beta, missing = 1 - level, 0
+    if shortfall is not None:
+        beta, missing = beta * Fraction(9, 10), shortfall.upper(beta / 10)
+    error = beta / (2 if linear else 1)
     if isinstance(law, HeaviestNoise):
         # What is released was chosen by value: the bounds must hold for all keys there may be in the data.
         each = bound_heaviest(law, values, error, keys=law.keep)
     else:
-        each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)), shortfall)
+        each = estimate_frequencies(law, values, 1 - error / (chosen_among or len(values)))
     least = _apply(wanted, each.lower)
-    most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper)
+    most = np.full(len(values), np.inf) if each.upper is None else _apply(wanted, each.upper + missing)
     lower = -np.inf if signed else float((least * times).sum())
     upper = float((np.where(times < 0, least, most) * times).sum())
     if linear and alike is not None and isinstance(law, WeightedSample):
         together = _linear_bounds(law, values, float(error))
-        lower, upper = max(lower, alike * together[0]), min(upper, alike * together[1])
+        lower = max(lower, alike * together[0])
+        upper = min(upper, alike * (together[1] + missing * len(values)))
     return Sum(estimate, lower, upper + unreleased, unreleased, len(values), float(level), by_value)
 
 
