@@ -25,6 +25,7 @@ __all__ = ["open_postgresql"]
 _AS_THEY_ARE = frozenset({
     "bool", "int2", "int4", "int8", "float4", "float8", "bytea", "date", "time", "timestamp", "timestamptz"
 })  # fmt: skip
+_WITH_INFINITY = frozenset({"date", "timestamp", "timestamptz"})
 _AS_TEXT = frozenset({"text", "varchar", "bpchar", "name", "citext", "uuid", "json", "jsonb"})
 _SETTINGS = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
@@ -121,6 +122,8 @@ class _Source:
             elif kind == "numeric":
                 decimal = _decimal_type(name, metadata.get(b"POSTGRESQL:typmod"))
                 column = f"CAST({column} AS pg_catalog.text)"
+            elif kind in _WITH_INFINITY:  # which the driver would make a time of the distant past
+                column = f"CASE WHEN pg_catalog.isfinite({column}) THEN {column} END"
             elif kind in _AS_TEXT or (kind not in _AS_THEY_ARE and self._is_enumeration(connection, kind)):
                 column = f'CAST({column} AS pg_catalog.text) COLLATE "C"'
             elif kind not in _AS_THEY_ARE:

@@ -207,7 +207,9 @@ def open_rows(
         InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
     """
     names = check_request(key, unit, count, nulls)
-    if is_url(source) and names is not None:
+    if is_url(source):
+        if names is None:
+            raise InvalidParameter("key must name the key column of a table.")
         if format is not None:
             raise InvalidParameter("format is for files; this source is a database.")
         check_engine_for(engine, "databases, which count by themselves")
