@@ -1,8 +1,10 @@
-"""Keys as text that is safe to show: one line, no control characters, nothing a terminal would obey."""
+"""Text that is safe to show: one line, no control characters, nothing a terminal would obey, no passwords."""
 
 from __future__ import annotations
 
-__all__ = ["key_label", "printable"]
+import re
+
+__all__ = ["key_label", "printable", "without_credentials"]
 
 
 def printable(text: str) -> str:
@@ -16,6 +18,15 @@ def printable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
     )
+
+
+def without_credentials(text: str) -> str:
+    """Hide user and password of whatever in a text looks like a URL.
+
+    >>> without_credentials("postgresql://me:secret@host/shop")
+    'postgresql://***@host/shop'
+    """
+    return re.sub(r":/+\S*@", "://***@", text)
 
 
 def key_label(part: object, *, longest: int | None = None) -> str:

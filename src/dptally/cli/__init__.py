@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -26,7 +25,7 @@ from dptally.cli.parser import build_parser
 from dptally.cli.shell_words import in_shell_words
 from dptally.cli.signals import end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
-from dptally.labels import printable
+from dptally.labels import printable, without_credentials
 
 __all__ = ["main"]
 
@@ -84,7 +83,7 @@ def _report(error: BaseException, number: int | None) -> int:
 
         traceback.print_exception(error)
     _flush_or_drop()
-    sentence = re.sub(r":/+\S*@", "://***@", sentence)  # a URL in the wrong place may hold a password
+    sentence = without_credentials(sentence)  # a URL in the wrong place may hold a password
     print(f"dptally: {_shortened(printable(sentence))}", file=sys.stderr)
     return status
 

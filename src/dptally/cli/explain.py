@@ -14,7 +14,7 @@ fails for a command without one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dptally.cli.command_tree import leaf_commands
@@ -92,11 +92,13 @@ def explain(arguments: argparse.Namespace) -> None:
 
     from dptally.cli.printing import print_json, say
     from dptally.errors import InvalidParameter
+    from dptally.labels import without_credentials
 
     command = arguments.command_path
     if command not in explained_commands():
         raise InvalidParameter(f"dptally {command} has no explanation.")
     found = _EXPLAINERS[command](arguments)
+    found = replace(found, reads=tuple(map(without_credentials, found.reads)))
     if getattr(arguments, "json", False):
         print_json({"command": command, **asdict(found), "done": False})
         return

@@ -34,7 +34,9 @@ _COUNTING = (
 
 def _inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
     given = arguments.input if isinstance(arguments.input, list) else [arguments.input]
-    return tuple("standard input (private)" if name == "-" else f"{name} (private)" for name in given)
+    table, query = getattr(arguments, "table", None), getattr(arguments, "query", None)
+    part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
+    return tuple(f"{'standard input' if name == '-' else name}{part} (private)" for name in given)
 
 
 def _output(arguments: argparse.Namespace, what: str) -> tuple[str, ...]:
