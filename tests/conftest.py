@@ -11,6 +11,7 @@ _TOGETHER = {
     "spark/": "spark",
     "sources/test_postgresql.py": "postgresql",
     "sources/test_databases.py": "postgresql",
+    "sources/test_database_trees.py": "postgresql",
     "report/test_browser.py": "browser",
     "explore/test_browser.py": "browser",
     "docs/test_site.py": "site",

@@ -37,6 +37,8 @@ def publish_tree(
     ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
 ) -> PrefixTree:
     """Publish the frequent prefixes and values of a column of strings, as a tree.
 
@@ -59,6 +61,8 @@ def publish_tree(
         ledger: as in `dptally.publish`.
         randomness: as in `dptally.publish`.
         progress: as in `dptally.publish`.
+        table: of a database, as in `dptally.publish`.
+        query: of a database, instead of a table.
 
     Returns:
         PrefixTree: what may be shown to anyone.
@@ -86,7 +90,7 @@ def publish_tree(
     from dptally.summaries.frequencies import count_keys
 
     with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
-        rows = open_rows(source, key=key, unit=unit, count=count, nulls="drop", format=format)
+        rows = open_rows(source, key=key, unit=unit, count=count, nulls="drop", format=format, table=table, query=query)
         with count_keys(
             rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
         ) as frequencies:

@@ -51,7 +51,30 @@ def test_refusals_are_one_sentence(database: str, run: Run) -> None:
         assert done.err.count("\n") == 1 and done.out == ""
 
 
-@pytest.mark.parametrize("command", ["publish", "sanitize", "show", "quantile", "plot"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("heavy-hitters", "--key", "fruit", "--levels", "1,5"),
+        ("quantile", "--value", "weight", "--low", 0, "--high", 99, "-q", "0.5"),
+    ],
+)
+def test_trees_of_databases(command: tuple[object, ...], database: str, run: Run, tmp_path: Path) -> None:
+    """So do the commands that publish trees, with the same sentences for what they refuse."""
+    name, *options = command
+    query = ("--query", "SELECT fruit, length(fruit) AS weight FROM events")
+    done = run(name, database, *query, *options, *PRIVACY)
+    assert done.status == 0 and "differentially private" in done.err
+    assert "apple,2,true," in done.out if name == "heavy-hitters" else done.out.split(",")[4] in ("4", "5")
+    for inputs, sentence in (
+        ((database,), "a database needs either table"),
+        ((database, "more.csv", *query), "a database must be the only input."),
+        ((tmp_path / "more.csv", *query), "query is for databases"),
+    ):
+        refused = run(name, *inputs, *options, *PRIVACY)
+        assert refused.status == 2 and sentence in refused.err and refused.out == ""
+
+
+@pytest.mark.parametrize("command", ["publish", "sanitize", "show", "quantile", "heavy-hitters", "plot"])
 def test_passwords_are_not_shown(command: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the URL of a database is put, its password is not printed."""
     monkeypatch.delenv("PGPASSWORD", raising=False)
@@ -60,11 +83,19 @@ def test_passwords_are_not_shown(command: str, run: Run, monkeypatch: pytest.Mon
         done = run(command, url, *arguments)
         assert done.status in (1, 2)
         assert PASSWORD not in done.out + done.err
+        assert PASSWORD not in run(command, url, *arguments, "--explain").out
+
+
+def test_an_explanation_names_the_table(database: str, run: Run) -> None:
+    """It says what of the database would be read."""
+    for place, said in ((("--table", "events"), ", table 'events' (private)"), (("--query", "SELECT"), ", a query")):
+        assert f"{database}{said}" in run("publish", database, *place, "--key", "fruit", *PRIVACY, "--explain").out
 
 
 def test_help_warns_of_passwords(run: Run) -> None:
     """The help says where passwords belong."""
-    assert "PGPASSFILE" in run("publish", "--help").out
+    for command in ("publish", "quantile", "heavy-hitters"):
+        assert "PGPASSFILE" in run(command, "--help").out
 
 
 def test_engines(tmp_path: Path, events: Path, run: Run) -> None:

@@ -71,6 +71,8 @@ def test_what_a_saved_tree_does_not_take(run: Run, flights: Path, tmp_path: Path
     done = run("quantile", flights, "--from", tmp_path / "r.parquet", "--epsilon", 1)
     assert done.status == 2
     assert done.err == "dptally: --from asks a saved tree and reads no data; leave out INPUT, --epsilon.\n"
+    done = run("quantile", "--from", tmp_path / "r.parquet", "--table", "flights")
+    assert (done.status, done.out) == (2, "") and "leave out --table." in done.err
     done = run("quantile", "--from", flights)
     assert done.status == 1 and "is not a readable Parquet file" in done.err
     done = run("quantile", flights, "--value", "delay", "--low", 0)
@@ -108,15 +110,3 @@ def test_mistakes_have_their_sentence(run: Run, flights: Path, wrong: tuple[str,
     """A bad request ends with one sentence and a status."""
     done = run("quantile", flights, *INTERVAL, *PRIVACY, *wrong)
     assert done.status != 0 and message in done.err and not done.out
-
-
-@pytest.mark.parametrize("command", [("quantile", *INTERVAL), ("heavy-hitters", "--key", "word")])
-def test_databases_are_refused_in_one_sentence(run: Run, command: tuple[str, ...]) -> None:
-    """A URL leads to what can be done, not to options that the command does not have; its password is not shown."""
-    name, *options = command
-    done = run(name, "postgresql://me:secret@host/shop", *options, *PRIVACY)
-    assert (done.status, done.out) == (2, "")
-    assert done.err == (
-        f"dptally: dptally {name} reads files, not databases; "
-        "write the columns it needs to a Parquet or CSV file first.\n"
-    )

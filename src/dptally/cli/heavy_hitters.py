@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
-from dptally.cli.parser import add_command, add_output_options, add_privacy, whole_number
+from dptally.cli.parser import DATABASES, add_command, add_output_options, add_privacy, add_source, whole_number
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def add_commands(commands: Commands) -> None:
         details=(
             "Publish the frequent prefixes and values of a column of strings, each level from a fresh secret sample.\n"
             "With -o the tree is written as one Parquet file. Without it the tree is printed: as a drawing on a\n"
-            "terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error."
+            "terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error.\n"
+            "\n"
+            f"{DATABASES}"
         ),
         example=(
             "dptally heavy-hitters words.csv --key word --unit device --epsilon 1 --delta 1e-6 --levels 1,2,4,8 "
@@ -39,9 +41,7 @@ def add_commands(commands: Commands) -> None:
         ),
         also="dptally heavy-hitters words.csv --key word --epsilon 1 --delta 1e-6 --levels 5 --single-round",
     )
-    parser.add_argument(
-        "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
-    )
+    add_source(parser)
     parser.add_argument("--key", metavar="COLUMN", required=True, help="the column of strings")
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
     add_privacy(parser, keys_only=False)
@@ -74,10 +74,8 @@ def add_commands(commands: Commands) -> None:
 def _heavy_hitters(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, say
     from dptally.cli.publish import prepare
-    from dptally.cli.quantile import refuse_databases
     from dptally.trie_pipeline import publish_tree
 
-    refuse_databases("heavy-hitters", arguments.input)
     request = prepare(arguments)
     tree = publish_tree(
         request.source,
@@ -97,6 +95,8 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
         ledger=ledger_of(arguments),
         randomness=request.randomness,
         progress=request.progress,
+        table=arguments.table,
+        query=arguments.query,
     )
     output = request.output
     if output is not None:

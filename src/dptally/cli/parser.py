@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
 
 __all__ = [
+    "DATABASES",
     "Parser",
     "add_command",
     "add_confidence",
@@ -23,12 +24,21 @@ __all__ = [
     "add_release",
     "add_release_options",
     "add_sampling",
+    "add_source",
     "add_unit_bound",
     "build_parser",
     "sampling_of",
     "share_or_percentage",
+    "source_of",
     "whole_number",
 ]
+
+DATABASES = (
+    "Databases: postgresql://user@host/database, duckdb:///file and sqlite:///file, with --table or --query.\n"
+    "Everyone on this machine can see the arguments of a program, so keep passwords out of the URL: put them\n"
+    "into the file that PGPASSFILE names, or into PGPASSWORD."
+)
+"""What the help of every command with `add_source` says about them."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,6 +125,27 @@ def add_command(
 def add_release(parser: Parser) -> None:
     """The release file a command reads."""
     parser.add_argument("release", metavar="RELEASE", help="a file written by dptally publish -o")
+
+
+def add_source(parser: Parser, *, needed: bool = True) -> None:
+    """The files or the database whose private rows a command reads."""
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        nargs="+" if needed else "*",
+        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
+        "named twice counts once",
+    )
+    parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
+    parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
+
+
+def source_of(arguments: argparse.Namespace) -> str | list[str]:
+    """The source asked for, as the library takes it."""
+    given: list[str] = arguments.input
+    if len(given) > 1 and any("://" in name for name in given):
+        raise InvalidParameter("a database must be the only input.")
+    return given[0] if len(given) == 1 else given
 
 
 def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, sought: bool = False) -> None:

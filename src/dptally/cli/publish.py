@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
-from dptally.cli.parser import add_command, add_release_options, add_sampling, add_unit_bound, sampling_of, whole_number
+from dptally.cli.parser import (
+    DATABASES,
+    add_command,
+    add_release_options,
+    add_sampling,
+    add_source,
+    add_unit_bound,
+    sampling_of,
+    source_of,
+    whole_number,
+)
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -50,9 +60,7 @@ def add_commands(commands: Commands) -> None:
             "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
             "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.\n"
             "\n"
-            "Databases: postgresql://user@host/database, duckdb:///file and sqlite:///file, with --table or --query.\n"
-            "Everyone on this machine can see the arguments of a program, so keep passwords out of the URL: put them\n"
-            "into the file that PGPASSFILE names, or into PGPASSWORD."
+            f"{DATABASES}"
         ),
         example=(
             "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
@@ -60,15 +68,7 @@ def add_commands(commands: Commands) -> None:
         ),
         also="dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet",
     )
-    parser.add_argument(
-        "input",
-        metavar="INPUT",
-        nargs="+",
-        help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
-        "named twice counts once",
-    )
-    parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
-    parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
+    add_source(parser)
     parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
     add_unit_bound(parser)
     add_release_options(parser, pure=True)
@@ -153,10 +153,8 @@ def prepare(arguments: argparse.Namespace) -> Request:
     from dptally.randomness import SeededBits
 
     seed = arguments.not_private_seed
-    if len(arguments.input) > 1 and any("://" in given for given in arguments.input):
-        raise InvalidParameter("a database must be the only input.")
     return Request(
-        source=arguments.input[0] if len(arguments.input) == 1 else arguments.input,
+        source=source_of(arguments),
         confidence=as_confidence("0.95" if arguments.confidence is None else arguments.confidence),
         output=None if arguments.output is None else _checked_output(arguments),
         randomness=None if seed is None else SeededBits(seed),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
-from dptally.cli.parser import add_command, add_confidence, whole_number
+from dptally.cli.parser import DATABASES, add_command, add_confidence, add_source, source_of, whole_number
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dptally.cli.parser import Commands
     from dptally.releases.range_release import RangeRelease
 
-__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value", "refuse_databases"]
+__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
 _NEEDED = {"input": "INPUT", "value": "--value", "low": "--low", "high": "--high", "epsilon": "--epsilon"}
@@ -35,6 +35,8 @@ _OF_DATA = {
     "resolution": "--resolution",
     "count": "--count",
     "format": "--format",
+    "table": "--table",
+    "query": "--query",
     "output": "--output",
     "ledger": "--ledger",
     "not_private_seed": "--not-private-seed",
@@ -53,7 +55,9 @@ def add_commands(commands: Commands) -> None:
             "is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
             "dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.\n"
             "\n"
-            "Without --from, INPUT, --value, --low, --high and --epsilon are needed."
+            "Without --from, INPUT, --value, --low, --high and --epsilon are needed.\n"
+            "\n"
+            f"{DATABASES}"
         ),
         example=(
             "dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 "
@@ -61,9 +65,7 @@ def add_commands(commands: Commands) -> None:
         ),
         also="dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense",
     )
-    parser.add_argument(
-        "input", metavar="INPUT", nargs="*", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
-    )
+    add_source(parser, needed=False)
     parser.add_argument(
         "--from", metavar="FILE", dest="saved", help="ask a tree written with -o instead of data; spends nothing"
     )
@@ -136,12 +138,12 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         raise InvalidParameter(
             f"the following arguments are required: {', '.join(missing)}; see dptally quantile --help."
         )
-    refuse_databases("quantile", arguments.input)
+    source = source_of(arguments)
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None:
         check_target(output, overwrite=arguments.overwrite)
     release = publish_quantiles(
-        arguments.input[0] if len(arguments.input) == 1 else arguments.input,
+        source,
         value=arguments.value,
         low=read_value("--low", arguments.low),
         high=read_value("--high", arguments.high),
@@ -158,6 +160,8 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         ledger=ledger_of(arguments),
         randomness=None if arguments.not_private_seed is None else SeededBits(arguments.not_private_seed),
         progress=False if arguments.quiet or arguments.no_progress else None,
+        table=arguments.table,
+        query=arguments.query,
     )
     if output is not None:
         release.save(output, overwrite=arguments.overwrite)
@@ -172,16 +176,6 @@ def _load(arguments: argparse.Namespace) -> RangeRelease:
     if given:
         raise InvalidParameter(f"--from asks a saved tree and reads no data; leave out {', '.join(given)}.")
     return load_ranges(arguments.saved)
-
-
-def refuse_databases(command: str, inputs: list[str]) -> None:
-    """Say what to do with the URL of a database, of which a command cannot name the table."""
-    from dptally.sources.databases import is_url
-
-    if any(is_url(given) for given in inputs):
-        raise InvalidParameter(
-            f"dptally {command} reads files, not databases; write the columns it needs to a Parquet or CSV file first."
-        )
 
 
 def quantile_rows(release: RangeRelease, shares: Iterable[object], confidence: object) -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ def publish_quantiles(
     ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
 ) -> RangeRelease:
     """Publish a tree of counts over a public interval, which answers quantiles, ranges and shares.
 
@@ -77,6 +79,8 @@ def publish_quantiles(
         ledger: as in `dptally.publish`.
         randomness: None for secret bits of the operating system; seeded bits are repeatable and not private.
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
+        table: of a database, as in `dptally.publish`.
+        query: of a database, instead of a table.
 
     Returns:
         RangeRelease: what may be shown to anyone.
@@ -95,7 +99,7 @@ def publish_quantiles(
     grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
     chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format)
+        rows = _open(source, value, unit, count, format, table=table, query=query)
         values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
         guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
         return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
@@ -123,6 +127,8 @@ def find_quantile(
     ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
 ) -> QuantileAnswer:
     """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
 
@@ -150,6 +156,8 @@ def find_quantile(
         ledger: as in `dptally.publish`; all rounds are paid for at once.
         randomness: None for secret bits.
         progress: shown or not.
+        table: of a database.
+        query: of a database, instead of a table.
     """
     bits = SystemBits() if randomness is None else randomness
     grid = make_grid(low, high, resolution=resolution, branching=2, outside=outside)
@@ -164,7 +172,7 @@ def find_quantile(
         rounds=rounds,
     )
     with paying(ledger, search.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format)
+        rows = _open(source, value, unit, count, format, table=table, query=query)
         below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
         step = search.start()
         while not isinstance(step, QuantileAnswer):
@@ -175,12 +183,14 @@ def find_quantile(
         return replace(found, guarantee=paid.sign(found.guarantee))
 
 
-def _open(source: Any, value: str | None, unit: str | None, count: str | None, format_name: str | None) -> Rows:
+def _open(
+    source: Any, value: str | None, unit: str | None, count: str | None, format_name: str | None, **place: Any
+) -> Rows:
     from dptally.sources import open_rows
 
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
-    return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name)
+    return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
 
 
 def _count(
