@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -254,6 +255,39 @@ def test_untrusted_aggregation() -> None:
     assert sum(inside) / len(inside) > 0.85
     assert combined.top(1)["key"].to_list() == ["k1"]
     assert combined.hidden() > 0
+
+
+def test_what_is_promised_about_all_releases() -> None:
+    """The sentence names what is added or removed, or that releases define it, and what the promise rests on."""
+    by_row = dptally.publish({"a": 900}, key="k", epsilon=1, delta="1e-6")
+    people = pl.DataFrame({"person": range(900), "k": ["a"] * 900})
+    by_person = dptally.publish(people, key="k", unit="person", epsilon=2, delta="1e-6")
+    disjoint = dptally.combine([by_row, by_person], units="disjoint")
+    assert (disjoint.epsilon, disjoint.units) == (2, "disjoint")
+    assert "any one unit, as its release defines it" in disjoint.in_words()
+    assert "every unit is in one stream only, as was stated" in disjoint.in_words()
+    shared = dptally.combine([by_person, by_person], units="shared").in_words()
+    assert "epsilon = 4" in shared and "all rows of any one 'person'" in shared and "in every stream" in shared
+    assert dptally.combine([by_row], units="shared").in_words().startswith("It is (epsilon, delta)-")
+    sample = dptally.sanitize({"a": 900}, "ppswor:0.9", key="k", epsilon=1, delta="1e-6")
+    assert "drawn as stated" in dptally.combine([by_row, sample], units="disjoint").in_words()
+
+
+def test_releases_over_stated_keys() -> None:
+    """Where every listed key has a value nothing is hidden; other keys would be, without bound, and are refused."""
+    counts = {"a": 500, "b": 300}
+    dense = [
+        dptally.publish(counts, epsilon=1, mechanism="dense", universe=list(keys)) for keys in ("abc", "abc", "ab")
+    ]
+    both = dptally.combine(dense[:2], units="disjoint")
+    assert both.hidden() == 0 and both.table()["reported_by"].to_list() == [2, 2, 2]
+    assert dptally.combine([dense[0], dptally.publish(counts, epsilon=1, delta="1e-6")], units="shared").hidden() > 0
+    sparse = [
+        dptally.publish({}, key="key", epsilon=1, mechanism="sparse", universe=name) for name in ("words:2", "words:3")
+    ]
+    for releases in (dense[1:], sparse, [dense[2], dptally.publish({"c": 900}, epsilon=1, delta="1e-6")]):
+        with pytest.raises(InvalidParameter, match="says nothing about others"):
+            dptally.combine(releases, units="disjoint")
 
 
 BAD = {

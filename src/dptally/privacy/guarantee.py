@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Guarantee", "Record"]
+__all__ = ["Guarantee", "Record", "promise_in_words"]
 
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -99,27 +99,27 @@ class Guarantee:
                 "undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.elements_per_unit > 1:
-            change = "all elements of any one unit are added to the stream or removed from it"
             bound = f"Units may have up to {self.elements_per_unit} elements, equal ones or not"
         elif self.unit is None:
-            change = "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
             bound = "Every occurrence counts as a unit of its own"
         else:
-            change = f"all rows of any one {self.unit!r} are added to the data or removed from it"
             keys = "one key is" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys are"
             bound = f"Of each {self.unit!r} at most {keys} counted, each once, chosen at random"
             if not self.max_keys_per_unit:
                 bound = f"Of each {self.unit!r} every distinct key is counted, each once"
-        if self.delta:
-            name = f"(epsilon, delta)-differentially private with epsilon = {_readable(self.epsilon)} and delta = "
-            name, factor = name + _readable(self.delta), "e^epsilon, plus delta,"
-        else:
-            name, factor = f"epsilon-differentially private with epsilon = {_readable(self.epsilon)}", "e^epsilon"
         return (
-            f"This release is {name}: the probability of anything that can be seen in it or concluded from it "
-            f"changes by at most a factor of {factor} when {change}. {bound}.{self._conditions()} "
-            "The guarantee was checked on the very table that the release was drawn from."
+            f"This release is {promise_in_words(self.epsilon, self.delta, seen_in='it', change=self.change)} "
+            f"{bound}.{self._conditions()} The guarantee was checked on the very table that the release was drawn from."
         )
+
+    @property
+    def change(self) -> str:
+        """What is added or removed between the data sets that are compared, in words."""
+        if self.elements_per_unit > 1:
+            return "all elements of any one unit are added to the stream or removed from it"
+        if self.unit is None:
+            return "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
+        return f"all rows of any one {self.unit!r} are added to the data or removed from it"
 
     def _conditions(self) -> str:
         if self.mechanism == "sanitized_sample":
@@ -137,6 +137,26 @@ class Guarantee:
         if self.spent_on_size:
             return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."
         return ""
+
+
+def promise_in_words(epsilon: Fraction, delta: Fraction, *, seen_in: str, change: str) -> str:
+    """What a guarantee of this size means, to go after "This release is".
+
+    Args:
+        epsilon: exact.
+        delta: exact.
+        seen_in: what may be looked at, as "it" or "them".
+        change: what is added or removed.
+    """
+    if delta:
+        name = f"(epsilon, delta)-differentially private with epsilon = {_readable(epsilon)} and delta = "
+        name, factor = name + _readable(delta), "e^epsilon, plus delta,"
+    else:
+        name, factor = f"epsilon-differentially private with epsilon = {_readable(epsilon)}", "e^epsilon"
+    return (
+        f"{name}: the probability of anything that can be seen in {seen_in} or concluded from {seen_in} changes by at "
+        f"most a factor of {factor} when {change}."
+    )
 
 
 def _readable(number: Fraction) -> str:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
+from dptally.observation_models.clamped_noise import ClampedNoise
+from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.privacy.guarantee import promise_in_words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from dptally.releases.release import Release
 
 __all__ = ["CombinedReleases", "combine"]
+
+Units = Literal["disjoint", "shared"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,14 +35,35 @@ class CombinedReleases:
         releases: what was added up.
         epsilon: what holds for one unit.
         delta: what holds for one unit.
+        units: whether a unit is in one stream only ("disjoint") or may be in all of them ("shared").
     """
 
     releases: tuple[Release, ...]
     epsilon: Fraction
     delta: Fraction
+    units: Units
 
     def __repr__(self) -> str:
         return f"<{len(self.releases)} releases: epsilon={float(self.epsilon):.6g}, delta={float(self.delta):.6g}>"
+
+    def in_words(self) -> str:
+        """What is promised about all releases together, and what it rests on."""
+        changes = {release.guarantee.change for release in self.releases}
+        change = "any one unit, as its release defines it, is added to the data or removed from it"
+        change = changes.pop() if len(changes) == 1 else change
+        if self.units == "disjoint":
+            rests_on = (
+                "It holds provided that every unit is in one stream only, as was stated: whatever holds for the "
+                "release of that stream then holds for all together."
+            )
+        else:
+            change += ", in every stream"
+            rests_on = "A unit may be in all of the streams: epsilons and deltas are added up."
+        if any(release.guarantee.mechanism == "sanitized_sample" for release in self.releases):
+            rests_on += " Samples that somebody else had drawn are taken to have been drawn as stated."
+        several = len(self.releases) > 1
+        subject, seen_in = (f"The {len(self.releases)} releases together are", "them") if several else ("It is", "it")
+        return f"{subject} {promise_in_words(self.epsilon, self.delta, seen_in=seen_in, change=change)} {rests_on}"
 
     def hidden(self, *, confidence: object = 0.95) -> int:
         """What a key that no release reports may have in all of them together, at most."""
@@ -84,7 +110,7 @@ class CombinedReleases:
         return self.table(confidence=confidence).sort(order, descending=[True] + [False] * len(key)).head(n)
 
 
-def combine(releases: Sequence[Release], *, units: Literal["disjoint", "shared"]) -> CombinedReleases:
+def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:
     """Add up releases of several streams.
 
     Args:
@@ -94,7 +120,8 @@ def combine(releases: Sequence[Release], *, units: Literal["disjoint", "shared"]
             unit may be in all of them: epsilons and deltas add up.
 
     Raises:
-        InvalidParameter: if they cannot be added up.
+        InvalidParameter: if they cannot be added up: without values, drawn from a seed, of different key columns, or
+            over different universes, as a release says nothing about keys outside of its own.
     """
     if not releases:
         raise InvalidParameter("releases must not be empty.")
@@ -106,12 +133,28 @@ def combine(releases: Sequence[Release], *, units: Literal["disjoint", "shared"]
         raise InvalidParameter("a release without values cannot be added up.")
     if not all(release.guarantee.private for release in releases):
         raise InvalidParameter("one of the releases was drawn from a seed and is not private.")
+    _check_universes(releases)
     together = max if units == "disjoint" else sum
     return CombinedReleases(
         tuple(releases),
         Fraction(together(release.guarantee.epsilon for release in releases)),
         Fraction(together(release.guarantee.delta for release in releases)),
+        units,
     )
+
+
+def _check_universes(releases: Sequence[Release]) -> None:
+    """Refuse keys that one release reports and another leaves out for certain: no bound of their sum would hold."""
+    import polars as pl
+
+    laws = [release.law for release in releases]
+    universes = {(law.universe, law.size) if isinstance(law, HeaviestNoise) else None for law in laws}
+    listed = [len(release) for release in releases if isinstance(release.law, ClampedNoise)]
+    keys = pl.concat([release.table().select(release.key) for release in releases]).n_unique() if listed else 0
+    if len(universes) > 1 or any(length < keys for length in listed):
+        raise InvalidParameter(
+            "a release over stated keys says nothing about others; all releases must be over the same ones."
+        )
 
 
 def _unreported(release: Release, error: Fraction) -> int:
@@ -120,4 +163,4 @@ def _unreported(release: Release, error: Fraction) -> int:
     first = release.law.first_frequency(1 - (error if shortfall is None else error * Fraction(9, 10)))
     if first is None:
         raise InvalidParameter("a release that samples keys may hide keys of any frequency, and cannot be added up.")
-    return first - 1 + (0 if shortfall is None else shortfall.upper(error / 10))
+    return max(0, first - 1) + (0 if shortfall is None else shortfall.upper(error / 10))
