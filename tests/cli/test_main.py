@@ -15,7 +15,7 @@ from dptally import pipeline
 from dptally.cli import signals
 from tests.cli.conftest import MARKER, PRIVACY, Run, start
 
-COMMANDS = ("publish", "show", "top", "sum", "verify", "plot", "plan", "example")
+COMMANDS = ("publish", "show", "top", "sum", "verify", "combine", "plot", "plan", "example")
 HEAVY = ("numpy", "polars", "pyarrow", "duckdb", "rich", "altair", "pandas", "cryptography", "dptally.pipeline")
 
 

@@ -346,6 +346,24 @@ def _read(arguments: argparse.Namespace) -> Explanation:
     )
 
 
+@explains("combine")
+def _combine(arguments: argparse.Namespace) -> Explanation:
+    together = {
+        "disjoint": "The weakest of the releases', provided that every unit is in one stream only, as you state.",
+        "shared": "Epsilons and deltas of the releases added up, since a unit may be in all streams.",
+    }[arguments.units]
+    writes = () if arguments.output is None else _output(arguments, "the sums of all keys, which anyone may see")
+    return Explanation(
+        does=(
+            f"Add up {len(arguments.release):,} releases, and print the {arguments.n:,} keys with the largest sums, "
+            "with bounds, and how much of a key may be hidden."
+        ),
+        reads=tuple(f"{name} (public)" for name in arguments.release),
+        writes=writes,
+        guarantee=together,
+    )
+
+
 @explains("report")
 def _report(arguments: argparse.Namespace) -> Explanation:
     from dptally.report.writing import CHART_FORMATS

@@ -69,6 +69,7 @@ def build_parser() -> Parser:
     """The parser of the whole command line."""
     from dptally.cli import (
         audit,
+        combine,
         example,
         explore,
         federated,
@@ -97,7 +98,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     drawing = (publish, sanitize, sketch, heavy_hitters, quantile, federated, ledger)
-    for module in (*drawing, read, plot, report, explore, plan, audit, example):
+    for module in (*drawing, read, combine, plot, report, explore, plan, audit, example):
         module.add_commands(commands)
     about.add_commands(commands)
     add_explain(parser)

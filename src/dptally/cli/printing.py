@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dptally.releases.release import Release
 
 __all__ = [
+    "bytes_in_hexadecimal",
     "describe",
     "json_rows",
     "print_bars",
@@ -86,11 +87,11 @@ def print_rows(release: Release, frame: pl.DataFrame) -> None:
             say(f"... and {len(frame) - _ROWS_ON_TERMINAL:,} more; write them to a file with -o or >.", remark=True)
         return
     for start in range(0, max(1, len(frame)), _ROWS_AT_ONCE):
-        rows = _bytes_in_hexadecimal(frame.slice(start, _ROWS_AT_ONCE))
+        rows = bytes_in_hexadecimal(frame.slice(start, _ROWS_AT_ONCE))
         sys.stdout.write(rows.write_csv(include_header=start == 0))
 
 
-def _bytes_in_hexadecimal(frame: pl.DataFrame) -> pl.DataFrame:
+def bytes_in_hexadecimal(frame: pl.DataFrame) -> pl.DataFrame:
     """Columns of bytes as text: CSV has no bytes."""
     import polars as pl
 

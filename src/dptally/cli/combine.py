@@ -1,0 +1,147 @@
+"""The command ``combine``: releases of several streams added up. All of it is public.
+
+JSON: `releases` (the paths), `guarantee` with `epsilon`, `delta`, `units` (fractions as strings, floats beside them),
+`guarantee_text`, `keys` (how many any of them reports), `hidden` (what a key that none of them reports may have at
+most), `hidden_text`, `confidence`, `output` (the path, or null), and `rows`, the n largest sums: as those of a release,
+with `reported_by`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.parser import add_command, add_confidence, whole_number
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import argparse
+    from fractions import Fraction
+
+    import polars as pl
+
+    from dptally.cli.parser import Commands
+    from dptally.releases.combined_releases import CombinedReleases
+
+__all__ = ["add_commands"]
+
+_FORMATS = (".csv", ".json", ".parquet")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``combine``."""
+    parser = add_command(
+        commands,
+        "combine",
+        _combine,
+        summary="add up releases of several streams",
+        details=(
+            "Add up what several owners have published, each a stream of their own, when nobody may see more of a\n"
+            "stream than its release. The keys with the largest sums are printed: a table on a terminal, CSV into a\n"
+            "pipe. What is promised about all releases together, and how much of a key may be hidden, goes to\n"
+            "standard error. With -o all keys are written: .csv, .json or .parquet. Noise and thresholds add up;\n"
+            "where one place may see all sketches, dptally sketch merge --sum leads to less of both.\n"
+            "\n"
+            "--units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,\n"
+            "and what holds for one release holds for all together. shared: a unit may be in all of them, and\n"
+            "epsilons and deltas are added up. If you do not know, it is shared."
+        ),
+        example="dptally combine monday.parquet tuesday.parquet --units shared -o both.csv",
+        also="dptally combine shop-a.parquet shop-b.parquet shop-c.parquet --units disjoint -n 20",
+    )
+    parser.add_argument("release", metavar="RELEASE", nargs="+", help="files written by dptally publish -o")
+    parser.add_argument(
+        "--units",
+        choices=("disjoint", "shared"),
+        required=True,
+        help="whether a unit is in one stream only, or may be in all of them; see above",
+    )
+    parser.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys to print (default: 10)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write all keys: .csv, .json or .parquet")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_confidence(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
+
+
+def _combine(arguments: argparse.Namespace) -> None:
+    from dptally.cli.printing import json_rows, print_json, print_rows, say
+    from dptally.cli.read import load_table
+    from dptally.estimates.frequencies import as_confidence
+    from dptally.releases.combined_releases import combine
+
+    confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
+    output = _checked_output(arguments)
+    combined = combine([load_table(path) for path in arguments.release], units=arguments.units)
+    top = combined.top(arguments.n, confidence=confidence)
+    table = combined.table(confidence=confidence)
+    hidden = _hidden_in_words(combined, confidence)
+    if output is not None:
+        _write(table, output, overwrite=arguments.overwrite)
+    if arguments.json:
+        promised = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
+        floats = {"epsilon_float": float(combined.epsilon), "delta_float": float(combined.delta)}
+        print_json(
+            {
+                "releases": arguments.release,
+                "guarantee": {**promised, **floats},
+                "guarantee_text": combined.in_words(),
+                "keys": len(table),
+                "hidden": combined.hidden(confidence=confidence),
+                "hidden_text": hidden,
+                "confidence": float(confidence),
+                "output": None if output is None else str(output),
+                "rows": json_rows(top),
+            }
+        )
+        return
+    print_rows(combined.releases[0], top)  # all have its key columns
+    if arguments.quiet:
+        return
+    if len(top) < len(table) and output is None:
+        say(f"... and {len(table) - len(top):,} more; ask for them with -n, or write all with -o.", remark=True)
+    if output is not None:
+        say(f"Wrote {output}: {len(table):,} {'key' if len(table) == 1 else 'keys'}.", style="bold", remark=True)
+    say(combined.in_words(), remark=True)
+    say(hidden, remark=True)
+
+
+def _checked_output(arguments: argparse.Namespace) -> Path | None:
+    """Refuse files that cannot be added up or written, before any is read."""
+    from dptally.releases.whole_files import check_target
+
+    places = [Path(path).resolve() for path in arguments.release]
+    for number, path in enumerate(arguments.release):
+        if places[number] in places[:number]:
+            raise InvalidParameter(f"{path} is named twice; a release is added up once.")
+    if arguments.output is None:
+        return None
+    output = Path(arguments.output)
+    if output.suffix.lower() not in _FORMATS:
+        raise InvalidParameter(f"-o writes .csv, .json or .parquet, and {output} is named otherwise.")
+    check_target(output, overwrite=arguments.overwrite)
+    if output.resolve() in places:
+        raise InvalidParameter(f"{output} is also an input; the table needs a file of its own.")
+    return output
+
+
+def _hidden_in_words(combined: CombinedReleases, confidence: Fraction) -> str:
+    most = f"at most {combined.hidden(confidence=confidence):,} in all streams together"
+    untold = [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
+    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(untold) else ""
+    return f"A key that no release reports has a frequency of {most} ({float(100 * confidence):g} % sure){beyond}."
+
+
+def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
+    """Write all rows, by the name of the file."""
+    from dptally.cli.printing import bytes_in_hexadecimal, json_rows
+    from dptally.releases.whole_files import complete_or_absent
+
+    with complete_or_absent(output, overwrite=overwrite) as file:
+        kind = output.suffix.lower()
+        if kind == ".parquet":
+            table.write_parquet(file)
+        elif kind == ".csv":
+            bytes_in_hexadecimal(table).write_csv(file)
+        else:
+            file.write(json.dumps(json_rows(table), indent=2).encode() + b"\n")
