@@ -41,7 +41,8 @@ class MisraGriesSketch(CounterSketch):
     Guarantee:
         Sketches of two streams, one of which has one element more, share all but two keys, and either one counter of
         the longer is higher by one, or all are lower by one [LT25, Lem. 8]. That holds for streams read in one order:
-        take the rows of a source in an order that does not depend on any one of them.
+        take the rows of a source in an order that does not depend on any one of them. Threads that share a sketch do
+        not: how long a batch takes depends on what is in it.
 
     Error:
         A counter is never above its key's true frequency, and below it by at most `shortfall` <= total / (capacity +
