@@ -113,6 +113,7 @@ public:
     // `other`, only what is positive is kept.
     void merge(const Sketch* other) {
         if (other != nullptr) {
+            check_total(other->seen);
             drop_spent();
             for (uint32_t there = 0; there < other->table.places(); ++there)
                 if (other->table.holds(there) && other->entry(there).level() > other->offset) {
@@ -126,7 +127,6 @@ public:
                     }
                     put(view, hash, count);
                 }
-            check_total(other->seen);
             seen += other->seen;
             lowered += other->lowered;
         }

@@ -533,7 +533,9 @@ def test_a_file_of_the_first_version_is_read() -> None:
     assert MisraGriesSketch.from_bytes(signed(bytes(old))).to_bytes() == whole
 
 
-@pytest.mark.parametrize("names", [b"", b"[", b"[null]", b'["a", 1]', b'{"a": 1, "b": 2}', b"\xff\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "names", [b"", b"[", b"[null]", b'["a", 1]', b'["\\ud800", null]', b'{"a": 1, "b": 2}', b"\xff\xff", b"[" * 100_000]
+)
 def test_names_that_are_none_are_refused(names: bytes) -> None:
     """Names are two texts or nothing."""
     whole, header = MisraGriesSketch(3).to_bytes(), struct.calcsize("<16sHBBIQQQQQQ")

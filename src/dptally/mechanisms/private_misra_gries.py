@@ -229,7 +229,7 @@ def publish_sketch(
     if name in RESERVED_COLUMNS:
         raise InvalidParameter(f"a key column may not be named {name!r}: the release has a column of that name.")
     key_name, unit_name = sketch.names
-    column = name or ("key" if key_name is None or key_name in RESERVED_COLUMNS else key_name)
+    column = name or (key_name if key_name and key_name not in RESERVED_COLUMNS else "key")
     by_unit = sketch.form == "user"
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")

@@ -57,8 +57,8 @@ class ColumnNames(NamedTuple):
     @classmethod
     def shared(cls, several: Iterable[ColumnNames]) -> ColumnNames:
         """What all that have a name agree on."""
-        keys, units = zip(*several, strict=True)
-        return cls(*(found.pop() if len(found := set(names) - {None}) == 1 else None for names in (keys, units)))
+        keys, units = ({*names} - {None} for names in zip(*several, strict=True))
+        return cls(keys.pop() if len(keys) == 1 else None, units.pop() if len(units) == 1 else None)
 
 
 _NO_NAMES = ColumnNames()
@@ -214,9 +214,20 @@ def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
         found = json.loads(packed[start:end])
     except (ValueError, RecursionError):
         return end, None
-    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(name, str | None) for name in found):
+    if not isinstance(found, list) or len(found) != 2 or not all(name is None or _is_text(name) for name in found):
         return end, None
     return end, ColumnNames(*found)
+
+
+def _is_text(name: object) -> bool:
+    """Whether it can be written: half of a pair of surrogates, which JSON allows, cannot."""
+    if not isinstance(name, str):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, text_size: int) -> pa.Array | None:
