@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -69,14 +70,47 @@ def test_a_round_that_is_asked_again_is_paid_again(ledger: Ledger, tmp_path: Pat
     node = enrolled(second, ["apple"] * 200)
     ask(second, node)
     assert [entry.state for entry in ledger.history()] == ["published", "published"]
-    assert ledger.history()[1].note == "round 1 of the task histogram"
+    assert ledger.history()[1].note == "the run goes on after a restart"
     assert ledger.remaining()[0] == 0
     # A third one has nothing left to ask, and pays nothing.
     third = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
-    assert third.finished and ledger.find(third.result.guarantee).number == 1
+    assert third.finished and ledger.find(third.result.guarantee).number == 2
     other = Ledger(tmp_path / "other.db", epsilon=2, delta="3e-6")
-    with pytest.raises(InvalidParameter, match="does not have the spending"):
+    with pytest.raises(InvalidParameter, match="no matching reservation"):
         Server(HistogramRounds(1, "1e-6"), state=state, ledger=other)
+
+
+def test_a_forged_state_does_not_give_another_draw_for_the_same_payment(ledger: Ledger, tmp_path: Path) -> None:
+    """A state that keeps its payment and forgets what was asked pays for every draw all the same."""
+    state = tmp_path / "run.json"
+    first = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
+    ask(first, enrolled(first, ["apple"] * 200))
+    forged = json.loads(state.read_text()) | {"attempts": [], "finished": []}
+    assert forged["paid"] is not None
+    for _ in range(2):
+        state.write_text(json.dumps(forged))
+        again = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
+        node = enrolled(again, ["apple"] * 200)
+        if ledger.remaining()[0] == 0:
+            with pytest.raises(BudgetExceeded):
+                again.begin_round()
+        else:
+            ask(again, node)
+    assert len(ledger.history()) == 2 and ledger.remaining()[0] == 0
+
+
+def test_a_payment_for_less_does_not_pay_for_more(tmp_path: Path) -> None:
+    """A run with epsilon 4 is not paid by a record of epsilon 1, nor one round by two."""
+    ledger = Ledger(tmp_path / "large.db", epsilon=40, delta="1e-4")
+    paid_for = {}
+    for name, task in (("small", HistogramRounds(1, "1e-6")), ("large", HistogramRounds(4, "1e-6"))):
+        server = Server(task, state=tmp_path / f"{name}.json", ledger=ledger)
+        ask(server, enrolled(server, ["apple"] * 200))
+        paid_for[name] = json.loads((tmp_path / f"{name}.json").read_text())
+    mixed = paid_for["large"] | {"paid": paid_for["small"]["paid"]}
+    (tmp_path / "large.json").write_text(json.dumps(mixed))
+    with pytest.raises(InvalidParameter, match="no matching reservation"):
+        Server(HistogramRounds(4, "1e-6"), state=tmp_path / "large.json", ledger=ledger)
 
 
 def test_a_second_attempt_is_not_paid_by_the_raised_threshold(tmp_path: Path) -> None:

@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 _LAW_OPTIONS = ("rate", "threshold", "key_bytes", "colluding")
+_NODE_OPTIONS = (
+    "unit",
+    "table",
+    "capacity",
+    "max_epsilon",
+    "max_delta",
+    "max_rate",
+    "min_devices",
+    "most_answers",
+    "max_message_bytes",
+    "trust_contact_rate",
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -99,7 +111,8 @@ def _add_client(commands: Commands) -> None:
         summary="answer for the devices of a local table",
         details=(
             "Start a SuperNode that answers for the devices of a table, until it is stopped. Each device takes part\n"
-            "by a secret coin of its own; a device that does not sends a message of the same size."
+            "by a secret coin of its own; a device that does not sends a message of the same size. The node checks\n"
+            "every call against limits of its own, and counts what it has answered in a file, over all runs."
         ),
         example="dptally federated client words.csv --key word --superlink server:8000 --root-certificates ca.crt",
         also="dptally federated client words.sqlite --table words --key word --superlink server:8000 --insecure",
@@ -107,7 +120,14 @@ def _add_client(commands: Commands) -> None:
     _add_table(parser)
     parser.add_argument("--table", metavar="NAME", help="table or view of an SQLite file")
     parser.add_argument("--capacity", metavar="N", type=whole_number, help="answer as if for this many devices")
-    parser.add_argument("--most-answers", metavar="N", type=whole_number, help="rounds to answer at most (default: 64)")
+    parser.add_argument("--max-epsilon", metavar="E", help="epsilon of all answers together, at most (default: 16)")
+    parser.add_argument("--max-delta", metavar="D", help="delta of all answers together, at most (default: 1e-3)")
+    parser.add_argument("--max-rate", metavar="P", help="probability of taking part in a round, at most (default: 1/2)")
+    parser.add_argument("--min-devices", metavar="N", type=whole_number, help="devices a call must ask (default: 1)")
+    parser.add_argument("--most-answers", metavar="N", type=whole_number, help="rounds to answer in all (default: 64)")
+    parser.add_argument("--max-message-bytes", metavar="N", type=whole_number, help="longest message (default: 16 MiB)")
+    parser.add_argument("--trust-contact-rate", action="store_true", help="answer calls that ask only some devices")
+    parser.add_argument("--answers", metavar="FILE", help="where answers are counted (default: one file a table)")
     parser.add_argument("-q", "--quiet", action="store_true", help="do not show Flower's log")
     parser.add_argument("--superlink", metavar="HOST:PORT", required=True, help="where the server listens")
     parser.add_argument("--insecure", action="store_true", help="no TLS: votes travel in the clear")
@@ -188,7 +208,7 @@ def _serve(arguments: argparse.Namespace) -> None:
 def _client(arguments: argparse.Namespace) -> None:
     from dptally.federated.client import Node
     from dptally.federated.devices import read_devices
-    from dptally.federated.flower_app import require_flower
+    from dptally.federated.flower_app import limits_and_answers, require_flower
     from dptally.federated.flower_project import run_client
 
     if arguments.insecure == (arguments.root_certificates is not None):
@@ -197,11 +217,14 @@ def _client(arguments: argparse.Namespace) -> None:
     source = str(Path(arguments.input).absolute())
     # Mistakes show here, to the owner of the table, and not in the middle of a round.
     values = read_devices(source, key=arguments.key, unit=arguments.unit, table=arguments.table)
-    Node(values, capacity=arguments.capacity)
     own: dict[str, str | int] = {"source": source, "key": arguments.key}
-    for name in ("unit", "table", "capacity", "most_answers"):
-        if getattr(arguments, name) is not None:
+    for name in _NODE_OPTIONS:
+        if getattr(arguments, name) not in (None, False):
             own[name.replace("_", "-")] = getattr(arguments, name)
+    if arguments.answers is not None:
+        own["answers"] = str(Path(arguments.answers).absolute())
+    limits, answers = limits_and_answers(own)
+    Node(values, capacity=arguments.capacity, limits=limits, answers=answers)
     security = ["--insecure"] if arguments.insecure else ["--root-certificates", arguments.root_certificates]
     if arguments.auth_supernode_private_key is not None:
         security += ["--auth-supernode-private-key", arguments.auth_supernode_private_key]

@@ -6,9 +6,21 @@ plain Python; `flower_app` carries their messages with Flower (``pip install 'dp
 
 from __future__ import annotations
 
+from dptally.federated.answers import Answers
 from dptally.federated.client import Node
 from dptally.federated.histogram import HistogramRounds
+from dptally.federated.limits import Limits
 from dptally.federated.protocol import Round, Rounds, register_task
 from dptally.federated.server import Server, enough_to_contact
 
-__all__ = ["HistogramRounds", "Node", "Round", "Rounds", "Server", "enough_to_contact", "register_task"]
+__all__ = [
+    "Answers",
+    "HistogramRounds",
+    "Limits",
+    "Node",
+    "Round",
+    "Rounds",
+    "Server",
+    "enough_to_contact",
+    "register_task",
+]

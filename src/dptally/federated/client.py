@@ -9,14 +9,14 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
-from dptally.federated.messages import LARGEST_NODE, Call, Enrolment, pack_ballot, read_registration
+from dptally.federated.answers import Answers
+from dptally.federated.limits import Limits
+from dptally.federated.messages import LARGEST_NODE, Enrolment, pack_ballot, read_registration
 from dptally.federated.protocol import Round, task_named
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.integers import draw_integers
 
 __all__ = ["Node"]
-
-_MOST_ANSWERS = 64
 
 
 class Node:
@@ -30,8 +30,9 @@ class Node:
         capacity: answer for this many devices, the missing ones abstaining, so that not even the server learns how many
             there are; None for as many as there are.
         bits: where coins come from; None for secret bits of the operating system.
-        answered: names of attempts that were answered before, if the node was started again.
-        most_answers: how many calls are answered in all: a bound on what the node spends, whatever the server asks.
+        limits: what the node answers at most, whatever a server asks; None for the default limits.
+        answers: the record of what was answered, over the lifetime of the node; None for one in memory, which is
+            forgotten with the node.
 
     Raises:
         InvalidParameter: more devices than the capacity. Nothing has been sent then.
@@ -43,13 +44,13 @@ class Node:
         *,
         capacity: int | None = None,
         bits: BitSource | None = None,
-        answered: Iterable[bytes] = (),
-        most_answers: int = _MOST_ANSWERS,
+        limits: Limits | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self._values: list[Any] = list(values() if callable(values) else values)
         self._bits: BitSource = SystemBits() if bits is None else bits
-        self._answered: dict[bytes, None] = dict.fromkeys(answered)
-        self._most_answers = as_count("most_answers", most_answers, largest=1 << 20)
+        self._limits = Limits() if limits is None else limits
+        self._answers = Answers() if answers is None else answers
         if capacity is None:
             self._slots = len(self._values)
         else:
@@ -60,11 +61,6 @@ class Node:
 
     def __repr__(self) -> str:
         return "Node()"
-
-    @property
-    def answered(self) -> list[bytes]:
-        """Names of the attempts that were answered, in order."""
-        return list(self._answered)
 
     def enrol(self, message: bytes) -> bytes:
         """Answer the server's registration.
@@ -81,19 +77,15 @@ class Node:
         """Answer a call: flip every asked device's coin, once, and send a vote or an abstention of the same size.
 
         Raises:
-            InvalidParameter: the message is no call, was answered before, or is one too many.
+            InvalidParameter: the message is no call, was answered before, or asks for more than the limits allow.
         """
-        call = Call.read(message)
+        call = self._limits.read(message)
         if len(self._values) > call.slots:
             raise InvalidParameter("the call is for fewer devices than the node holds; it must enrol again.")
-        if call.attempt in self._answered:
-            raise InvalidParameter("this call was answered before: a second look at fresh coins would not be private.")
-        if len(self._answered) >= self._most_answers:
-            raise InvalidParameter(f"the node has answered {self._most_answers} calls, and may answer no more.")
         vote = task_named(call.asked.task).answer
         asked = np.arange(call.slots) if call.contacted is None else np.flatnonzero(call.contacted)
+        self._answers.record(call, self._limits)
         coins = draw_integers(call.coin_of, len(asked), self._bits) < np.uint64(call.asked.rate)
-        self._answered[call.attempt] = None
         votes: list[bytes | None] = []
         for slot, takes_part in zip(asked.tolist(), coins.tolist(), strict=True):
             # The vote is made in any case: work must not show the coin.

@@ -24,8 +24,12 @@ Settings of a run (``[tool.flwr.app.config]``), all public:
 - ``simulated-source``, ``simulated-key``, ``simulated-unit``: for the simulation engine, one table whose devices are
   dealt out to the nodes.
 
-Settings of a node (``flower-supernode --node-config``): ``source``, ``key``, ``unit``, ``table``, ``capacity``,
-``most-answers``; see `dptally.federated.devices.read_devices` and `dptally.federated.client.Node`.
+Settings of a node (``flower-supernode --node-config``): ``source``, ``key``, ``unit``, ``table``, ``capacity``, see
+`dptally.federated.devices.read_devices` and `dptally.federated.client.Node`; its limits ``max-epsilon``, ``max-delta``,
+``max-rate``, ``min-devices``, ``most-answers``, ``max-message-bytes`` and ``trust-contact-rate``, see
+`dptally.federated.limits.Limits`; and ``answers``, the file that counts what it has answered. They are the node's own:
+settings of a run do not change them. Simulated nodes hold data of whoever runs the simulation, and have no limits but
+the size of messages.
 """
 
 from __future__ import annotations
@@ -39,8 +43,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import DptallyError, InvalidParameter, MissingDependency
+from dptally.federated.answers import Answers, default_place
 from dptally.federated.client import Node
 from dptally.federated.devices import read_devices
+from dptally.federated.limits import Limits
 from dptally.federated.protocol import Rounds, read_rounds, register_task
 from dptally.federated.server import COUNTED, Server
 from dptally.releases.whole_files import check_target, complete_or_absent
@@ -48,10 +54,20 @@ from dptally.releases.whole_files import check_target, complete_or_absent
 if TYPE_CHECKING:
     from dptally.ledger import Account
 
-__all__ = ["make_client_app", "make_server_app", "require_flower"]
+__all__ = ["limits_and_answers", "make_client_app", "make_server_app", "require_flower"]
 
-_RECORD, _PAYLOAD, _ANSWERED = "dptally", "payload", "answered"
+_RECORD, _PAYLOAD = "dptally", "payload"
 _ENROL, _VOTE = "query.enrol", "query.vote"
+_LIMITS = {
+    "max-epsilon": "epsilon",
+    "max-delta": "delta",
+    "max-rate": "rate",
+    "min-devices": "devices",
+    "most-answers": "answers",
+    "max-message-bytes": "message_bytes",
+    "trust-contact-rate": "trust_contact_rate",
+}
+_SIMULATED = {"epsilon": 100, "delta": "1/2", "rate": 1, "answers": 1 << 20, "trust_contact_rate": True}
 _logger = logging.getLogger("flwr.dptally")  # below Flower's, whose handlers and level it shares
 
 
@@ -90,7 +106,7 @@ def make_client_app(*tasks: type[Rounds]) -> Any:
 
     def vote(message: Any, context: Any) -> Any:
         _register(tasks)
-        return _vote(message, context)
+        return _reply(message, _node(context).answer(_payload(message)))
 
     app = ClientApp()
     app.query("enrol")(enrol)
@@ -98,21 +114,26 @@ def make_client_app(*tasks: type[Rounds]) -> Any:
     return app
 
 
-def _vote(message: Any, context: Any) -> Any:
-    from flwr.app import ConfigRecord
-
-    node = _node(context)
-    ballot = node.answer(_payload(message))
-    # Flower keeps this from message to message, as long as the node runs.
-    context.state[_RECORD] = ConfigRecord({_ANSWERED: [name.hex() for name in node.answered]})
-    return _reply(message, ballot)
-
-
 def _node(context: Any) -> Node:
-    own, record = context.node_config, context.state.get(_RECORD, {})
-    answered = [bytes.fromhex(name) for name in record.get(_ANSWERED, [])]
-    options = {} if "most-answers" not in own else {"most_answers": own["most-answers"]}
-    return Node(_values(own, context.run_config), capacity=own.get("capacity"), answered=answered, **options)
+    own = context.node_config
+    limits, answers = limits_and_answers(own)
+    return Node(_values(own, context.run_config), capacity=own.get("capacity"), limits=limits, answers=answers)
+
+
+def limits_and_answers(own: Mapping[str, Any]) -> tuple[Limits, Answers]:
+    """What a node of these settings answers at most, and the record of what it has answered.
+
+    The record is a file also where none was named, so that a new run or process does not forget.
+
+    Raises:
+        InvalidParameter: a limit that is no such number.
+        InvalidSource: the record cannot be used.
+    """
+    given = {part: own[name] for name, part in _LIMITS.items() if name in own}
+    if "source" not in own:
+        return Limits(**{**_SIMULATED, **given}), Answers()
+    place = own.get("answers") or default_place(str(own["source"]), _text(own.get("table")))
+    return Limits(**given), Answers(place)
 
 
 def _values(own: Mapping[str, Any], of_run: Mapping[str, Any]) -> list[Any]:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
+from dptally.federated.limits import certify_round
 from dptally.federated.messages import (
     LARGEST_NODE,
     Call,
@@ -39,7 +39,6 @@ from dptally.federated.payments import Payments
 from dptally.federated.protocol import RATE_UNIT, Round, Rounds
 from dptally.federated.run_state import Attempt, RunState, damaged
 from dptally.ledger.paying import AnyLedger
-from dptally.observation_models import SampleAndThreshold
 from dptally.randomness import BitSource, SystemBits
 
 __all__ = ["Server", "enough_to_contact"]
@@ -209,7 +208,7 @@ class Server:
         asked, attempt = self._due, self._name()
         if self._contact < asked.rate:
             raise InvalidParameter("contact_rate must be at least the rate of every round.")
-        self._payments.pay(asked, again=any(before.number == asked.number for before in self.spent))
+        self._payments.pay(asked)
         self._state.paid = self._payments.record or self._state.paid
         calls = {node: self._call(attempt, asked, slots) for node, slots in self._slots.items()}
         calls = {node: call for node, call in calls.items() if call.votes}
@@ -256,10 +255,10 @@ class Server:
         self._payments.finished()
 
     def _checked(self, asked: Round, number: int) -> Round:
-        """Judge what a round spends, before anyone is asked."""
+        """Verify what a round spends, before anyone is asked."""
         if asked.task != self._rounds.task or asked.number != number:
             raise InvalidParameter(f"the task must state round {number} of itself.")
-        _judge(asked.epsilon, asked.delta, asked.rate, asked.threshold)
+        certify_round(asked)
         return asked
 
     def _could_release(self, counts: Mapping[bytes, int], asked: Round) -> bool:
@@ -315,12 +314,6 @@ def _marked(result: Any, changes: dict[str, Any]) -> Any:
         return replace(result, guarantee=marked)
     result.guarantee = marked
     return result
-
-
-@lru_cache(maxsize=64)
-def _judge(epsilon: Fraction, delta: Fraction, rate: int, threshold: int) -> None:
-    """Refuse a rate and threshold that do not keep epsilon and delta; each combination is judged once."""
-    SampleAndThreshold(epsilon, delta, rate=Fraction(rate, RATE_UNIT), threshold=threshold).certify()
 
 
 def _contact_units(contact_rate: object) -> int:

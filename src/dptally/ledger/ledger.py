@@ -264,17 +264,17 @@ class Ledger:
         self._refresh()
         self._refuse(spending, _group(partitioning, part))
 
-    def resume(self, record: Record) -> Reservation:
+    def resume(self, record: Record, spending: Spending) -> Reservation:
         """The reservation of an earlier process, whose draw has begun, to say that its release was published.
 
         Raises:
-            InvalidParameter: if the ledger has no such entry, or its draw has not begun.
+            InvalidParameter: if the ledger has no such entry, its draw has not begun, or it is another spending.
         """
         self._refresh()
         entry = self._books.entries.get(record.entry)
         same = entry is not None and record == Record(entry.release_id, self.ledger_id, entry.number, entry.entry_hash)
-        if entry is None or not same or entry.state not in ("drawn", "published"):
-            raise InvalidParameter("the ledger does not have the spending that is to be gone on with.")
+        if entry is None or not same or entry.state not in ("drawn", "published") or entry.spending != spending:
+            raise InvalidParameter("The ledger has no matching reservation to continue.")
         found = Reservation(self, record)
         found.state = entry.state
         return found
