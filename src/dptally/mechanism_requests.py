@@ -40,6 +40,7 @@ _TAKEN_BY = {
     "bound": PURE,
     "capacity": (SKETCH, "sparse", "compact"),
     "strict_time": ("dense", "sparse"),  # every draw of a dense histogram is in strict time
+    "beyond_capacity": ("compact",),
 }
 _Result = TypeVar("_Result", covariant=True)
 
@@ -144,11 +145,14 @@ def make_pure_mechanism(
     from dptally import pure_requests
 
     pure_requests.check_pure(name, delta, values=values, sampling=sampling)
-    refuse_options(name, capacity=asked["capacity"], strict_time=asked["strict_time"])
+    refuse_options(name, **asked)
+    taken = {option: given for option, given in asked.items() if name in _TAKEN_BY[option]}
     if name == "dense":
-        return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **asked)
-    make = pure_requests.make_sparse if name == "sparse" else pure_requests.make_compact
-    return make(epsilon, max_keys_per_unit=max_keys_per_unit, **asked)
+        del taken["strict_time"]
+        return pure_requests.make_dense(epsilon, key=key, nulls=nulls, max_keys_per_unit=max_keys_per_unit, **taken)
+    if name == "sparse":
+        return pure_requests.make_sparse(epsilon, max_keys_per_unit=max_keys_per_unit, **taken)
+    return pure_requests.make_compact(epsilon, max_keys_per_unit=max_keys_per_unit, **taken)
 
 
 def refuse_options(mechanism: str, **options: object) -> None:

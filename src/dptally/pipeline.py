@@ -87,6 +87,7 @@ def publish(
     capacity: int | None = None,
     bound: int | None = None,
     strict_time: bool = False,
+    beyond_capacity: Literal["subsample", "refuse"] | None = None,
     sampling: Scheme | None = None,
     values: bool = True,
     ledger: AnyLedger | None = None,
@@ -125,11 +126,15 @@ def publish(
             "ipv4" or an object of `dptally.universes`; for "dense" also the keys themselves, as a list, a table or a
             file. Rows with other keys are left out in silence.
         capacity: public: how many counters a sketch has ("misra_gries"), how many keys a sparse release holds at most,
-            or how many distinct keys the data is declared to have at most for a compact one; data with more is
-            refused, and the guarantee compares data sets with no more. 10,000 if left out (100 in strict time).
+            or how many occurrences (units times keys) a compact release is made from at most; see `beyond_capacity`.
+            10,000 if left out (100 in strict time).
         bound: public: the largest count of these mechanisms, to which larger ones are cut.
         strict_time: for "sparse", draw from a number of random bits that does not depend on the data; at most 300 keys,
             and slow. "dense" always does.
+        beyond_capacity: for "compact". "subsample", the default: of more occurrences than the capacity as many are
+            kept as it says, chosen at random, and the guarantee holds for all data sets. "refuse": the capacity is a
+            public bound on the number of *distinct keys*; data with more is refused, its budget stays spent, and the
+            guarantee compares data sets within the bound. That takes half the noise.
         sampling: a sampling scheme such as `dptally.Ppswor(rate)`, its rate fixed without looking at the data;
             `dptally.Ppswor(size=1000)` to have the rate set from a private estimate of the total, for which a
             twentieth of epsilon is spent; or None.
@@ -169,14 +174,22 @@ def publish(
     place = {"table": table, "query": query, "engine": engine}
     if mechanism in PURE:
         keys = checked_units(unit, max_keys_per_unit)
-        asked = {"universe": universe, "capacity": capacity, "bound": bound, "strict_time": strict_time}
+        asked = {
+            "universe": universe,
+            "capacity": capacity,
+            "bound": bound,
+            "strict_time": strict_time,
+            "beyond_capacity": beyond_capacity,
+        }
         pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         with paying(ledger, pure.spends, bits, unit=unit) as paid:
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == SKETCH:
         keys = checked_units(unit, max_keys_per_unit)
-        refuse_options(mechanism, universe=universe, bound=bound, strict_time=strict_time)
+        refuse_options(
+            mechanism, universe=universe, bound=bound, strict_time=strict_time, beyond_capacity=beyond_capacity
+        )
         if sampling is not None or not values:
             raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
         private = make_sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
@@ -192,7 +205,14 @@ def publish(
                     return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
             rows = _open(source, key, unit, count, nulls, format, **place)
             return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
-    refuse_options(mechanism, universe=universe, capacity=capacity, bound=bound, strict_time=strict_time)
+    refuse_options(
+        mechanism,
+        universe=universe,
+        capacity=capacity,
+        bound=bound,
+        strict_time=strict_time,
+        beyond_capacity=beyond_capacity,
+    )
     size = 0 if wanted is None or wanted.size is None else wanted.size
     spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
 

@@ -35,6 +35,7 @@ class PublishOptions(TypedDict, total=False):
     capacity: int | None
     bound: int | None
     strict_time: bool
+    beyond_capacity: Literal["subsample", "refuse"] | None
     sampling: Scheme | None
     values: bool
     ledger: AnyLedger | None

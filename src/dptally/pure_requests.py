@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.dense_histogram import DenseHistogram
     from dptally.mechanisms.sparse_histogram import SparseHistogram
     from dptally.mechanisms.strict_sparse import StrictSparseHistogram
+    from dptally.releases.compact_release import BeyondCapacity
 
 __all__ = [
     "DEFAULT_CAPACITY",
@@ -48,9 +49,7 @@ def make_dense(
     epsilon: object,
     *,
     universe: object,
-    capacity: int | None,
     bound: int | None,
-    strict_time: bool,
     key: str | Sequence[str] | None,
     nulls: Literal["drop", "keep"],
     max_keys_per_unit: int,
@@ -107,10 +106,10 @@ def make_compact(
     universe: object,
     capacity: int | None,
     bound: int | None,
-    strict_time: bool,
+    beyond_capacity: BeyondCapacity | None,
     max_keys_per_unit: int,
 ) -> CompactHistogram:
-    """The compact histogram for data that is declared to have at most `capacity` distinct keys."""
+    """The compact histogram; its capacity counts occurrences, or distinct keys where more of them are refused."""
     from dptally.mechanisms.compact_histogram import LARGEST_CAPACITY, CompactHistogram
 
     return CompactHistogram(
@@ -119,7 +118,7 @@ def make_compact(
         capacity=as_count("capacity", DEFAULT_CAPACITY if capacity is None else capacity, largest=LARGEST_CAPACITY),
         largest_count=None if bound is None else _bound(bound, 0),
         max_keys_per_unit=max_keys_per_unit,
-        beyond_capacity="refuse",
+        beyond_capacity="subsample" if beyond_capacity is None else beyond_capacity,
     )
 
 

@@ -86,10 +86,15 @@ def add_commands(commands: Commands) -> None:
         "--capacity",
         metavar="N",
         type=whole_number,
-        help="counters of misra_gries, keys a sparse release holds, or distinct keys of the data for compact "
+        help="counters of misra_gries, keys a sparse release holds, or occurrences a compact one is made from "
         "(default: 10000; strict time: 100)",
     )
     parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
+    parser.add_argument(
+        "--beyond-capacity",
+        choices=("subsample", "refuse"),
+        help="compact: keep a random choice of so many occurrences (default), or refuse data with more distinct keys",
+    )
     add_ledger_options(parser)
     parser.add_argument("--strict-time", action="store_true", help="sparse from a fixed number of bits; slow")
     add_sampling(
@@ -117,6 +122,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         capacity=arguments.capacity,
         bound=arguments.bound,
         strict_time=arguments.strict_time,
+        beyond_capacity=arguments.beyond_capacity,
         sampling=sampling_of(arguments),
         values=not arguments.keys_only,
         ledger=ledger_of(arguments),
@@ -192,6 +198,8 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
             f"Counts of all {release.universe.size:,} keys of {release.universe.name} written to {output}.",
             style="bold",
         )
+        if release.beyond_capacity == "subsample":
+            say(f"If the data has more than {release.capacity:,} occurrences, the counts are those of a random choice.")
         say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
         say(f"Certificate: {release.certificate}")
         file = shlex.quote(str(output))

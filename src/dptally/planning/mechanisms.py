@@ -22,26 +22,26 @@ from dptally.observation_models.reporting_curves import chance
 from dptally.observation_models.round_parameters import choose_round_law
 from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
     from dptally.observation_models.reading import ReleasedLaw
     from dptally.observation_models.reporting_curves import Reporting
 
 __all__ = [
-    "COMPACT_COUNT",
     "LISTABLE",
     "AllLevels",
     "AnyKey",
     "Planned",
     "Setting",
     "choose_mechanisms",
+    "compact_law",
     "make_mechanism",
     "planned_laws",
     "sampled_name",
 ]
 
 LISTABLE = 1 << 22
-COMPACT_COUNT = (1 << 32) - 1
 _DENSE_BOUND = 1 << 40
 _USUAL_CAPACITY = 10_000
 _FOR_SIZE = Fraction(1, 20)  # of epsilon, for the private total that sets a sampling rate
@@ -319,5 +319,14 @@ def _over_universe(name: str, setting: Setting) -> Planned:
         law = HeaviestNoise(each, size=setting.universe_size, keep=setting.capacity, universe=setting.universe)
         note = f"For data with at most {setting.capacity:,} distinct keys; a few released keys may be nobody's."
         return Planned(name, law, at_least=True, note=note)
-    field = choose_law(each, universe_size=setting.universe_size, largest_count=COMPACT_COUNT)
-    return Planned(name, AnyKey(field), note="Lists no keys: any key of the universe that is asked for has an answer.")
+    note = (
+        "Lists no keys: any key of the universe that is asked for has an answer. Of more than "
+        f"{setting.capacity:,} occurrences, as many are kept at random."
+    )
+    return Planned(name, AnyKey(compact_law(setting)), note=note)
+
+
+def compact_law(setting: Setting) -> FieldGeometric:
+    """The law of a compact release that keeps a random choice of occurrences, as `publish` does by default."""
+    each = setting.epsilon / changes_per_unit(setting.max_keys_per_unit, "subsample")
+    return choose_law(each, universe_size=setting.universe_size, largest_count=setting.capacity)

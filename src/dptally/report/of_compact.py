@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["report_of_compact"]
 
 _SURE = tuple(Fraction(*pair) for pair in ((1, 2), (8, 10), (9, 10), (95, 100), (99, 100), (999, 1000), (9999, 10000)))
+_ROOM_FOR = {"subsample": "occurrences, chosen at random where there are more", "refuse": "distinct keys"}
 
 
 def report_of_compact(
@@ -61,7 +62,7 @@ def report_of_compact(
                 facts(
                     [
                         ("Keys of the universe", size),
-                        ("Capacity", f"{release.capacity:,} keys"),
+                        ("Capacity", f"{release.capacity:,} {_ROOM_FOR[release.beyond_capacity]}"),
                         ("Largest count", f"{release.law.largest_count:,}"),
                         ("Size of the release", f"{release.capacity + 1:,} numbers of {release.law.exponent} bits"),
                     ]

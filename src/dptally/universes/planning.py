@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.observation_models import DyadicGeometric, Stability
-from dptally.observation_models.field_geometric import choose_law
 from dptally.observation_models.heaviest_noise import HeaviestNoise, least_possible_error
-from dptally.planning.mechanisms import COMPACT_COUNT, LISTABLE
+from dptally.planning.mechanisms import LISTABLE, compact_law
 from dptally.planning.plans import Plan
 from dptally.privacy.composition import share_between_keys
 
@@ -124,8 +123,7 @@ def _sparse(setting: Setting) -> UniverseLine:
 
 
 def _compact(setting: Setting) -> UniverseLine:
-    each = setting.epsilon / setting.max_keys_per_unit
-    law = choose_law(each, universe_size=setting.universe_size, largest_count=COMPACT_COUNT)
+    law = compact_law(setting)
     return UniverseLine("compact", 0, 0, law.error(_BETA), law.error(_BETA / setting.capacity))
 
 
