@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -115,10 +115,11 @@ def test_bad_requests_are_refused_before_anything_starts(tmp_path: Path, capsys:
 
 
 @pytest.fixture
-def _flower(monkeypatch: pytest.MonkeyPatch) -> None:
+def _flower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dptally[federated]'")
     # Flower's processes find the same dptally as this one.
     source = str(Path(dptally.__file__).parents[1])
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "answered"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]))
 
 
@@ -155,8 +156,10 @@ class Processes:
         self._directory = directory
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, superlink: str, words: list[str], *, by_command: bool = False) -> subprocess.Popen[bytes]:
-        """Start a node whose devices hold these words, as Flower does or by our own command."""
+    def start(
+        self, superlink: str, words: list[str], *, by_command: bool = False, options: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a node whose devices hold these words, as Flower does or by our own command with these options."""
         home = self._directory / f"home-{len(self.started)}"
         home.mkdir()
         table = home / "table.csv"
@@ -164,7 +167,7 @@ class Processes:
         command = supernode_command(superlink, {"source": str(table), "key": "word"}, ["--insecure"])
         if by_command:
             command = [sys.executable, "-m", "dptally", "federated", "client", str(table), "--key", "word"]
-            command += ["--insecure", "--superlink", superlink]
+            command += ["--insecure", "--superlink", superlink, *options]
         with (home / "node.log").open("wb") as log:
             process = subprocess.Popen(
                 command, env=flower_environment(home), stdout=log, stderr=log, start_new_session=True
@@ -226,3 +229,20 @@ def test_a_killed_server_is_started_again(tmp_path: Path, processes: Processes) 
     sys.stdout.write(run_server(project, port=port, seconds=300))
     assert [part["finished"] for part in json.loads(state.read_text())["attempts"]] == [False, True]
     assert dptally.load(tmp_path / "release.parquet").table()["word"].to_list() == ["common"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_flower")
+def test_a_node_counts_its_answers_over_runs(tmp_path: Path, processes: Processes) -> None:
+    """A node that may answer once answers the first of two runs, each of its own SuperLink, and not the second."""
+    port = free_port()
+    processes.start(f"127.0.0.1:{port}", ["common"] * 300, by_command=True, options=["--most-answers", "1"])
+    found = []
+    for run in ("first", "second"):
+        place = tmp_path / run
+        place.mkdir()
+        project = write_project(place / "project", settings(place, nodes=1, wait_seconds=100, round_seconds=90))
+        sys.stdout.write(run_server(project, port=port, seconds=300))
+        found.append(dptally.load(place / "release.parquet").table()["word"].to_list())
+    assert found == [["common"], []]
+    assert b"has answered 1 calls, and may answer no more" in (tmp_path / "home-0" / "node.log").read_bytes()
