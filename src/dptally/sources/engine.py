@@ -306,6 +306,8 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
         return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
     if found := _JSON_LINE.match(text):
         return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    if text.startswith("Invalid Input Error: File is encrypted"):
+        return InvalidSource(f"{name} has encrypted columns, which cannot be read; decrypt the file first.")
     damaged = InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
     if isinstance(error, duckdb.IOException):
         return damaged
