@@ -61,6 +61,7 @@ class Session:
         self._readers: list[Any] = []
         self._connection = duckdb.connect()
         free = shutil.disk_usage(self._directory.path).free
+        self._watch_progress()
         limit = _scaled(memory_limit or self._setting("memory_limit"), share * (1.0 if memory_limit else 0.8))
         allowed = ", ".join(quote_literal(path) for path in paths)
         for setting in (
@@ -70,8 +71,6 @@ class Session:
             f"preserve_insertion_order = {'true' if in_order else 'false'}",
             "arrow_large_buffer_size = true",
             "TimeZone = 'UTC'",
-            "enable_progress_bar_print = false",
-            "progress_bar_time = 0",
             "autoinstall_known_extensions = false",
             "autoload_known_extensions = false",
             "allow_community_extensions = false",
@@ -81,6 +80,16 @@ class Session:
             "lock_configuration = true",
         ):
             self._connection.execute(f"SET {setting}")
+
+    def _watch_progress(self) -> None:
+        """Have DuckDB know how far a query is, without showing it.
+
+        In a Jupyter kernel it shows progress by ipywidgets alone. Where those are not installed it has no progress bar
+        and refuses every setting of one: nothing is shown then, and `progress` is not known.
+        """
+        with contextlib.suppress(duckdb.InvalidInputException):
+            self._connection.execute("SET enable_progress_bar_print = false")
+            self._connection.execute("SET progress_bar_time = 0")
 
     def _setting(self, name: str) -> str:
         row = self._connection.execute(f"SELECT current_setting('{name}')").fetchone()
