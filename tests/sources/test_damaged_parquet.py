@@ -1,4 +1,4 @@
-"""Damaged and encrypted Parquet files: one sentence, never a release with wrong counts, never the end of the process."""
+"""Damaged and encrypted Parquet files: one sentence, no release with wrong counts, and never the end of the process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_encrypted_column_with_a_readable_footer(tmp_path: Path) -> None:
 
 
 def test_one_damaged_byte_of_a_footer(tmp_path: Path) -> None:
-    """Whichever of every fourth byte of the footer is changed, a file is published or refused, and the process ends by itself."""
+    """With any fourth byte of the footer changed, a file is published or refused, and the process goes on."""
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.table({"k": KEYS}), whole, store_schema=False)
     content = whole.read_bytes()

@@ -55,7 +55,12 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
 
 @pytest.mark.parametrize(
     "source",
-    ["KEYS", '"rows.parquet", key="k"', 'pl.read_parquet("rows.parquet"), key="k"', '"rows.parquet", key="k", unit="u"'],
+    [
+        "KEYS",
+        '"rows.parquet", key="k"',
+        'pl.read_parquet("rows.parquet"), key="k"',
+        '"rows.parquet", key="k", unit="u"',
+    ],
     ids=["list", "file", "table", "with a unit"],
 )
 def test_publishing_in_a_notebook(cell: Cell, source: str) -> None:
