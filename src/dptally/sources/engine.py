@@ -21,9 +21,19 @@ from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 
-__all__ = ["BATCH_ROWS", "OutOfMemory", "Session", "check_memory_limit", "describe", "explain", "in_background"]
+__all__ = [
+    "BATCH_ROWS",
+    "OPEN_FILES",
+    "OutOfMemory",
+    "Session",
+    "check_memory_limit",
+    "describe",
+    "explain",
+    "in_background",
+]
 
 BATCH_ROWS = 1 << 17
+OPEN_FILES = "/dev/fd/"  # where Linux and macOS have what a process has open, such as the pipe of standard input
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
 _JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
@@ -329,7 +339,7 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
 
 def _file_named_in(text: str, paths: Sequence[str]) -> str:
     if len(paths) == 1:
-        return "standard input" if paths[0].startswith("/proc/self/fd/") else f"'{paths[0]}'"
+        return "standard input" if paths[0].startswith(OPEN_FILES) else f"'{paths[0]}'"
     for path in paths:
         if f"file = {path}" in text or f'"{path}"' in text or text.rstrip().endswith(path):
             return f"'{path}'"
