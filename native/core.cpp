@@ -13,7 +13,6 @@ namespace nb = nanobind;
 
 void bind_keyed_hash(nb::module_& module);   // keyed_hash.cpp
 void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
-void bind_parquet_pages(nb::module_& module);  // parquet_pages.cpp
 
 template <typename T>
 using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -220,5 +219,4 @@ NB_MODULE(_core, module) {
                nb::arg("keep"));
     bind_keyed_hash(module);
     bind_misra_gries(module);
-    bind_parquet_pages(module);
 }

@@ -142,7 +142,7 @@ def test_what_cannot_be_added_up(shops: tuple[Path, Path], publish: Publish, tmp
         ((first, "--confidence", 2), "confidence must be"),
         ((first, "--units", "both"), "invalid choice: 'both'"),
         ((first, "-o", tmp_path / "all.xlsx"), "-o writes .csv, .json or .parquet, and"),
-        ((first, second, "-o", second, "--overwrite"), "is also an input; the table needs a file of its own."),
+        ((first, second, "-o", second, "--overwrite"), "is also an input; what is written needs a file of its own."),
         ((first, "-o", tmp_path / "nowhere" / "all.csv"), "is not a directory."),
     ):
         done = run("combine", "--units", "disjoint", "-o", target, *arguments)

@@ -214,13 +214,11 @@ def row_pvalues(source: Any, scheme: Ppswor, law: Scheme, *, repeats: int = 4) -
 
 
 @pytest.mark.parametrize("rate", ["0.003", "0.1", "0.7"])
-@pytest.mark.parametrize("reading", ["by page", "by row number", "from the stream"])
+@pytest.mark.parametrize("reading", ["by row number", "from the stream"])
 def test_keys_of_rows_are_taken_with_their_probabilities(
     repeated: Path, rate: str, reading: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12,000 draws for each of 6 frequencies follow q_i in all ways of reading; false alarms at most 1e-6 in all."""
-    if reading != "by page":
-        monkeypatch.setattr("dptally.summaries.weighted_sample.find_chunks", lambda *_: None)
+    """12,000 draws for each of 6 frequencies follow q_i in both ways of reading; false alarms at most 1e-6 in all."""
     if reading == "from the stream":
         monkeypatch.setattr("dptally.summaries.weighted_sample._MOST_NUMBERED_HITS", -1)
     scheme = Ppswor(rate)
@@ -320,6 +318,25 @@ def test_canonical_keys(tmp_path: Path) -> None:
         pq.write_table(floats, tmp_path / "floats.parquet")
         found = sampled_of(source, key="k", nulls="keep")
         assert {str(key): count for key, count in found.items()} == {"0.0": 2, "nan": 2, "1.5": 1, "None": 1}
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are refused where the column holds text, and are a key where it holds binary."""
+    keys = pa.array([b"a", b"\xff\xfe", b"a"])
+    pq.write_table(pa.table({"k": keys}), tmp_path / "binary.parquet")
+    assert sampled_of(tmp_path / "binary.parquet", key="k") == {b"a": 2, b"\xff\xfe": 1}
+    text = pa.Array.from_buffers(pa.string(), 3, keys.buffers())
+    pq.write_table(pa.table({"k": text}), tmp_path / "text.parquet")
+    with pytest.raises(InvalidSource, match=r"holds text that is not valid UTF-8\.$"):
+        sampled_of(tmp_path / "text.parquet", key="k")
+
+
+def test_a_column_inside_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    """A column called a.b and the field b of a column a have one path; the column of that name is read."""
+    inner = pa.array([{"b": "wrong"}] * 3, pa.struct([pa.field("b", pa.string(), nullable=False)]))
+    table = pa.Table.from_arrays([inner, pa.array(["x", "x", "y"])], names=["a", "a.b"])
+    pq.write_table(table, tmp_path / "k.parquet")
+    assert sampled_of(tmp_path / "k.parquet", key="a.b") == {"x": 2, "y": 1}
 
 
 TYPED = {

@@ -4,7 +4,10 @@ What every command keeps to:
 
 - What was asked for goes to standard output; progress, remarks and errors go to standard error.
 - An error is one sentence that starts with ``dptally: ``. Exit status 2: a request that cannot be met; 1: something
-  failed; 130: interrupted (143: by SIGTERM). A reader that stops early (``| head``) is not an error.
+  failed; 130: interrupted (143: by SIGTERM). A reader that stops early (``| head``) is not an error, nor is a signal
+  that comes when what was asked for is written.
+- Files that are written are tried before anything is spent, and are never files that are read; see
+  `dptally.cli.outputs`.
 - No data of the input appears in an error: the text of an unexpected exception is shown only with DPTALLY_DEBUG=1.
 - ``--json`` prints one JSON value. Numbers a guarantee depends on are exact, as strings such as ``"1/1000000"``; floats
   beside them are named ``..._float``. Rows are objects with the key column(s), `value`, `estimate`, `lower`, `upper`
@@ -15,15 +18,17 @@ What every command keeps to:
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
 from collections.abc import Sequence
 
 from dptally.cli.explain import explain
+from dptally.cli.outputs import check_files, open_closed_streams, refuse_nowhere
 from dptally.cli.parser import build_parser
 from dptally.cli.shell_words import in_shell_words
-from dptally.cli.signals import end_in_order, signal_behind
+from dptally.cli.signals import complete, end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable, without_credentials
 
@@ -42,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         int: the exit status.
     """
+    nowhere_to_print = open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key the terminal cannot show is no reason to fail
@@ -51,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if getattr(arguments, "explain", False):
                 explain(arguments)
             else:
+                if nowhere_to_print:
+                    refuse_nowhere(arguments)
+                check_files(arguments)
                 arguments.run(arguments)
             sys.stdout.flush()
         except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
@@ -78,13 +87,16 @@ def _report(error: BaseException, number: int | None) -> int:
         sentence = f"{place}{error.strerror}."
     else:
         sentence = f"unexpected error: {type(error).__name__}; run with DPTALLY_DEBUG=1 for details."
+    if complete():
+        sentence = f"what was asked for is written, but something failed after that: {sentence}"
     if os.environ.get("DPTALLY_DEBUG") == "1":
         import traceback
 
         traceback.print_exception(error)
     _flush_or_drop()
     sentence = without_credentials(sentence)  # a URL in the wrong place may hold a password
-    print(f"dptally: {_shortened(printable(sentence))}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody is there to be told
+        print(f"dptally: {_shortened(printable(sentence))}", file=sys.stderr)
     return status
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.parser import add_command, add_confidence, whole_number
+from dptally.cli.signals import to_completion
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def _combine(arguments: argparse.Namespace) -> None:
     table = combined.table(confidence=confidence)
     hidden = _hidden_in_words(combined, confidence)
     if output is not None:
-        _write(table, output, overwrite=arguments.overwrite)
+        with to_completion():
+            _write(table, output, overwrite=arguments.overwrite)
     if arguments.json:
         promised = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
         floats = {"epsilon_float": float(combined.epsilon), "delta_float": float(combined.delta)}
@@ -120,8 +122,6 @@ def _checked_output(arguments: argparse.Namespace) -> Path | None:
     if output.suffix.lower() not in _FORMATS:
         raise InvalidParameter(f"-o writes .csv, .json or .parquet, and {output} is named otherwise.")
     check_target(output, overwrite=arguments.overwrite)
-    if output.resolve() in places:
-        raise InvalidParameter(f"{output} is also an input; the table needs a file of its own.")
     return output
 
 

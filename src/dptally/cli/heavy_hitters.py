@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.outputs import save_release
 from dptally.cli.parser import DATABASES, add_command, add_output_options, add_privacy, add_source, whole_number
 from dptally.errors import InvalidParameter
 
@@ -100,7 +101,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
     )
     output = request.output
     if output is not None:
-        tree.save(output, overwrite=arguments.overwrite)
+        save_release(tree.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         facts = {**tree.describe(), "output": None if output is None else str(output)}
         rows = {} if output is not None else {"rows": json_rows(tree.table(confidence=request.confidence))}

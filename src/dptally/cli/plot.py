@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+from dptally.cli.signals import to_completion
 
 if TYPE_CHECKING:
     import argparse
@@ -49,7 +50,9 @@ def _plot(arguments: argparse.Namespace) -> None:
     plots.check_format(picture)
     check_target(picture, overwrite=arguments.overwrite)
     confidence = "0.95" if arguments.confidence is None else arguments.confidence
-    plots.save(plots.release_chart(load_table(arguments.release), n=arguments.n, confidence=confidence), picture)
+    chart = plots.release_chart(load_table(arguments.release), n=arguments.n, confidence=confidence)
+    with to_completion():
+        plots.save(chart, picture)
     if arguments.json:
         print_json({"picture": str(picture)})
     else:

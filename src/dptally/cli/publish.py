@@ -8,13 +8,13 @@ strings, `guarantee.epsilon_float` and `guarantee.delta_float` beside them), `ke
 
 from __future__ import annotations
 
-import glob
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.outputs import save_release
 from dptally.cli.parser import (
     DATABASES,
     add_command,
@@ -174,7 +174,7 @@ def deliver(arguments: argparse.Namespace, request: Request, release: Release) -
 
     output = request.output
     if output is not None:
-        release.save(output, overwrite=arguments.overwrite)
+        save_release(release.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         facts = {**describe(release), "output": None if output is None else str(output)}
         rows = {} if output is not None else {"rows": json_rows(release.table(confidence=request.confidence))}
@@ -190,7 +190,7 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
     from dptally.cli.printing import describe, print_json, say
 
     output = Path(request.output or "")
-    release.save(output, overwrite=arguments.overwrite)
+    save_release(release.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:
@@ -220,8 +220,6 @@ def _checked_output(arguments: argparse.Namespace) -> Path:
             f"-o writes a Parquet file, and {output} is named otherwise; leave out -o and redirect to get CSV or JSON."
         )
     check_target(output, overwrite=arguments.overwrite)
-    if output.exists() and any(output.samefile(found) for given in arguments.input for found in glob.glob(given)):  # noqa: PTH207
-        raise InvalidParameter(f"{output} is also an input; the release needs a file of its own.")
     return output
 
 

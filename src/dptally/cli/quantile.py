@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.outputs import save_release
 from dptally.cli.parser import DATABASES, add_command, add_confidence, add_source, source_of, whole_number
 from dptally.errors import InvalidParameter
 
@@ -164,7 +165,7 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         query=arguments.query,
     )
     if output is not None:
-        release.save(output, overwrite=arguments.overwrite)
+        save_release(release.save, output, overwrite=arguments.overwrite)
     return release
 
 

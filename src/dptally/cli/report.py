@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+from dptally.cli.signals import to_completion
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +69,8 @@ def _report(arguments: argparse.Namespace) -> None:
         formats = tuple(arguments.chart_format or CHART_FORMATS)
         charts = write_charts(found, arguments.charts, formats=formats, overwrite=arguments.overwrite)
     text = put_together(found)
-    save_page(text, place, overwrite=arguments.overwrite)
+    with to_completion():
+        save_page(text, place, overwrite=arguments.overwrite)
     if arguments.json:
         print_json({"report": str(place), "bytes": place.stat().st_size, "charts": [str(chart) for chart in charts]})
         return

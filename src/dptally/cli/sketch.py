@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.outputs import save
 from dptally.cli.parser import Parser, add_command, add_output_options, add_privacy, whole_number
 from dptally.errors import InvalidParameter
 
@@ -184,7 +185,7 @@ def _merge(arguments: argparse.Namespace) -> None:
 def _deliver(arguments: argparse.Namespace, sketch: AnySketch, output: Path) -> None:
     from dptally.cli.printing import print_json, say
 
-    sketch.save(output, overwrite=arguments.overwrite)
+    save(sketch.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         print_json({"output": str(output), **_facts(sketch)})
     elif not arguments.quiet:

@@ -21,9 +21,19 @@ from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 
-__all__ = ["BATCH_ROWS", "OutOfMemory", "Session", "check_memory_limit", "describe", "explain", "in_background"]
+__all__ = [
+    "BATCH_ROWS",
+    "OPEN_FILES",
+    "OutOfMemory",
+    "Session",
+    "check_memory_limit",
+    "describe",
+    "explain",
+    "in_background",
+]
 
 BATCH_ROWS = 1 << 17
+OPEN_FILES = "/dev/fd/"  # where Linux and macOS have what a process has open, such as the pipe of standard input
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
 _JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
@@ -61,6 +71,7 @@ class Session:
         self._readers: list[Any] = []
         self._connection = duckdb.connect()
         free = shutil.disk_usage(self._directory.path).free
+        self._watch_progress()
         limit = _scaled(memory_limit or self._setting("memory_limit"), share * (1.0 if memory_limit else 0.8))
         allowed = ", ".join(quote_literal(path) for path in paths)
         for setting in (
@@ -70,8 +81,6 @@ class Session:
             f"preserve_insertion_order = {'true' if in_order else 'false'}",
             "arrow_large_buffer_size = true",
             "TimeZone = 'UTC'",
-            "enable_progress_bar_print = false",
-            "progress_bar_time = 0",
             "autoinstall_known_extensions = false",
             "autoload_known_extensions = false",
             "allow_community_extensions = false",
@@ -81,6 +90,16 @@ class Session:
             "lock_configuration = true",
         ):
             self._connection.execute(f"SET {setting}")
+
+    def _watch_progress(self) -> None:
+        """Have DuckDB know how far a query is, without showing it.
+
+        In a Jupyter kernel it shows progress by ipywidgets alone. Where those are not installed it has no progress bar
+        and refuses every setting of one: nothing is shown then, and `progress` is not known.
+        """
+        with contextlib.suppress(duckdb.InvalidInputException):
+            self._connection.execute("SET enable_progress_bar_print = false")
+            self._connection.execute("SET progress_bar_time = 0")
 
     def _setting(self, name: str) -> str:
         row = self._connection.execute(f"SELECT current_setting('{name}')").fetchone()
@@ -306,6 +325,8 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
         return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
     if found := _JSON_LINE.match(text):
         return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    if text.startswith("Invalid Input Error: File is encrypted"):
+        return InvalidSource(f"{name} has encrypted columns, which cannot be read; decrypt the file first.")
     damaged = InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")
     if isinstance(error, duckdb.IOException):
         return damaged
@@ -318,7 +339,7 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
 
 def _file_named_in(text: str, paths: Sequence[str]) -> str:
     if len(paths) == 1:
-        return "standard input" if paths[0].startswith("/proc/self/fd/") else f"'{paths[0]}'"
+        return "standard input" if paths[0].startswith(OPEN_FILES) else f"'{paths[0]}'"
     for path in paths:
         if f"file = {path}" in text or f'"{path}"' in text or text.rstrip().endswith(path):
             return f"'{path}'"

@@ -143,12 +143,6 @@ class Rows:
         columns = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
         return f"SELECT f, r, {columns} FROM ({numbered})"  # noqa: S608
 
-    def stored_key(self) -> tuple[str, str] | None:
-        """Name and DuckDB type of the key column, if it is one, its values are keys as stored, and nulls are none."""
-        if len(self.key) > 1 or self.nulls == "keep" or self._keys[0] != "c0":
-            return None
-        return self.key[0], self._scan.types[0]
-
     def __repr__(self) -> str:
         return f"Rows(key={self.key!r}, unit={self.unit!r}, count={self.count!r}, nulls={self.nulls!r})"
 

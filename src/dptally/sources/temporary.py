@@ -5,8 +5,8 @@ that only this user may enter, which is removed when the work ends, when it fail
 the process is killed, the next one removes what it left: each directory holds a lock file, and a lock nobody
 holds marks a dead owner.
 
-The engine creates its files with the process's umask, which is not ours to change: other threads would see it. The
-directory has a default access control list instead, by which every file in it is created with mode 0600.
+The engine creates its files with the process's umask, which is not ours to change: other threads would see it. On Linux
+the directory has a default access control list instead, by which every file in it is created with mode 0600.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ class PrivateDirectory:
 
 
 def _make_files_private(directory: Path) -> None:
-    """Have files be created without rights for group and others, where the file system knows access control lists."""
+    """Have files be created without rights for group and others, where the system knows such access control lists."""
+    set_attribute = getattr(os, "setxattr", None)
+    if set_attribute is None:  # not Linux: the directory itself, which nobody else may enter, has to do
+        return
     entries = ((_ACL_OWNER, 7), (_ACL_GROUP, 0), (_ACL_OTHERS, 0))
     packed = struct.pack("<I", _ACL_VERSION) + b"".join(
         struct.pack("<HHI", tag, rights, _ACL_NOBODY) for tag, rights in entries
     )
-    with contextlib.suppress(OSError):  # elsewhere the directory itself, which nobody else may enter, has to do
-        os.setxattr(directory, "system.posix_acl_default", packed)
+    with contextlib.suppress(OSError):  # a file system without them: the same
+        set_attribute(directory, "system.posix_acl_default", packed)
 
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:

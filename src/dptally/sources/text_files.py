@@ -19,7 +19,7 @@ from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal, require_columns
-from dptally.sources.engine import Session
+from dptally.sources.engine import OPEN_FILES, Session
 from dptally.sources.files import compression_of_name
 from dptally.sources.scan import Scan
 
@@ -112,7 +112,7 @@ class _Pipe:
     def __init__(self, start: bytes) -> None:
         self._start = start
         self._reading, self._writing = os.pipe()
-        self.path = f"/proc/self/fd/{self._reading}"
+        self.path = f"{OPEN_FILES}{self._reading}"
         self._lock = threading.Lock()  # guards the writing end: a number that was closed may be another file's by now
         self._written = False
         self._closed = False

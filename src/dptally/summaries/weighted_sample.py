@@ -7,7 +7,7 @@ and a second one counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,16 @@ from dptally.integer_columns import integer_column, integers
 from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
-from dptally.sources.engine import BATCH_ROWS, Session, check_memory_limit
-from dptally.sources.parquet_pages import ColumnChunk, UnreadablePages, find_chunks
+from dptally.sources.columns import quote_literal
+from dptally.sources.engine import Session, check_memory_limit
 from dptally.summaries.counting import Counting, Progress
 from dptally.summaries.inclusion import RowHits
-from dptally.summaries.page_sample import PageSample
 
 __all__ = ["SampledFrequencies", "sample_keys"]
 
 _PIECE = 1 << 23  # rows drawn for at once
 _MOST_NUMBERED_HITS = 1 << 22  # row numbers of hits held at once, 32 MB; a denser sample is taken from the stream
+_MOST_NUMBERED_ROWS = 1 << 36  # rows drawn for before any is read; footers that name more need not be true
 
 
 class SampledFrequencies(Counting):
@@ -53,7 +53,6 @@ class SampledFrequencies(Counting):
         self.scheme = scheme
         self._columns = ", ".join(f"k{i}" for i in range(len(self.key)))
         self._numbered: _NumberedRows | None = None
-        self._pages: PageSample | None = None
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         """Yield sampled keys and their frequencies, in no particular order.
@@ -87,10 +86,6 @@ class SampledFrequencies(Counting):
             # Hits are drawn before anything is read, so that only the keys of those rows are decoded.
             hits = [_draw_hits(hit, length) for length in numbered.lengths]
             schema = reading.schema(f"SELECT {self._columns} FROM ({numbered.sql})")  # noqa: S608
-            sampled = self._sample_pages(numbered, hits, schema)
-            if sampled is not None:
-                self._stop()
-                return sampled
             reading.register("hits", _table_of_hits(hits))
             chosen = "r IN (SELECT r FROM hits)" if len(numbered.lengths) == 1 else "(f, r) IN (SELECT f, r FROM hits)"
             sql = f"SELECT DISTINCT {self._columns} FROM ({numbered.sql}) WHERE {chosen}"  # noqa: S608
@@ -108,68 +103,19 @@ class SampledFrequencies(Counting):
         _check_text(sampled)
         return sampled
 
-    def _sample_pages(
-        self, numbered: _NumberedRows, hits: Sequence[NDArray[np.int64]], schema: pa.Schema
-    ) -> pa.Table | None:
-        """The first pass over pages as they are stored, where they are of the plain kind; else None.
-
-        Which of the readers is used depends on the data, where a writer has chosen its encodings by them; what they
-        find in the rows that hit does not. Of text, only what is sampled is checked to be UTF-8.
-        """
-        stored = self._rows.stored_key()
-        if stored is None or numbered.chunks is None:
-            return None
-        pages = PageSample(numbered.chunks, stored[1], seed=self._bits.words(4))
-        try:
-            pages.choose(hits, self._reporting("sampling rows"))
-        except UnreadablePages:
-            return None
-        self._pages = pages
-        keys = pages.keys()
-        if stored[1] == "VARCHAR":
-            keys = keys.view(pa.large_string())
-            _check_text(pa.table([keys], names=schema.names))
-        return pa.Table.from_arrays([keys.cast(schema.types[0])], schema=schema)
-
     def _count(self, sampled: pa.Table) -> list[pa.RecordBatch]:
         """Second pass: the sampled keys with their exact frequencies."""
-        counted = self._count_pages(sampled)
-        if counted is None:
-            session = self._open(share=1.0)
-            places = integer_column(np.arange(sampled.num_rows, dtype=np.int64))
-            session.register("sampled", sampled.append_column("place", places))
-            if self._numbered is not None:
-                sql = self._count_numbered(self._numbered.sql)
-            else:
-                sql = self._count_marked(self._rows.select(session))
-            counted = list(self._run(session, sql, "counting sampled keys"))
+        session = self._open(share=1.0)
+        places = integer_column(np.arange(sampled.num_rows, dtype=np.int64))
+        session.register("sampled", sampled.append_column("place", places))
+        if self._numbered is not None:
+            sql = self._count_numbered(self._numbered.sql)
+        else:
+            sql = self._count_marked(self._rows.select(session))
+        counted = list(self._run(session, sql, "counting sampled keys"))
         if sum(batch.num_rows for batch in counted) != sampled.num_rows:
             raise InvalidSource("the source changed between its two passes.")
         return counted
-
-    def _count_pages(self, sampled: pa.Table) -> list[pa.RecordBatch] | None:
-        if self._pages is None:
-            return None
-        pages, self._pages = self._pages, None
-        try:
-            counts = pages.count(self._reporting("counting sampled keys"))
-        except UnreadablePages:
-            return None
-        if not counts.all():
-            raise InvalidSource("the source changed between its two passes.")
-        counted = sampled.append_column("n", integer_column(counts))
-        # A table without rows has no batches, and its types must survive.
-        return counted.to_batches(max_chunksize=BATCH_ROWS) or [pa.RecordBatch.from_pylist([], counted.schema)]
-
-    def _reporting(self, stage: str) -> Callable[[float], None]:
-        if self._progress is not None:
-            self._progress(stage, None)
-
-        def waiting(part: float) -> None:
-            if self._progress is not None:
-                self._progress(stage, part)
-
-        return waiting
 
     def _count_numbered(self, rows: str) -> str:
         # The fastest: rows are added up by the number of their key, not by its text. DuckDB builds the hash table on
@@ -256,39 +202,41 @@ class _NumberedRows:
     Attributes:
         sql: selects them.
         lengths: how many rows each file has.
-        chunks: where each file keeps the pages of its keys, or None where they are not of the plain kind.
     """
 
-    def __init__(self, sql: str, lengths: list[int], chunks: list[list[ColumnChunk]] | None) -> None:
+    def __init__(self, sql: str, lengths: list[int]) -> None:
         self.sql = sql
         self.lengths = lengths
-        self.chunks = chunks
 
 
 def _number_rows(rows: Rows, session: Session) -> _NumberedRows | None:
-    """Number the rows of Parquet files, which DuckDB does without reading them; None for any other source."""
+    """Number the rows of Parquet files, which DuckDB does without reading them; None where it cannot."""
     sql = rows.select_numbered(session)
     if sql is None:
         return None
-    stored, lengths = rows.stored_key(), []
-    chunks: list[list[ColumnChunk]] | None = [] if stored is not None else None
-    for path in rows.paths:
-        footer = _read_footer(path)
-        if {name.lower() for name in footer.schema.to_arrow_schema().names} & {"file_index", "file_row_number"}:
-            return None  # columns of the data hide DuckDB's own numbers of rows and files
-        lengths.append(footer.num_rows)
-        found = find_chunks(path, footer, *stored) if stored is not None and chunks is not None else None
-        chunks = [*chunks, found] if chunks is not None and found is not None else None
-    return _NumberedRows(sql, lengths, chunks)
+    lengths = [_parquet_length(session, path) for path in rows.paths]
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths) or sum(known) > _MOST_NUMBERED_ROWS:
+        return None
+    return _NumberedRows(sql, known)
 
 
-def _read_footer(path: str) -> Any:
-    import pyarrow.parquet as pq
+def _parquet_length(session: Session, path: str) -> int | None:
+    """How many rows the row groups of a Parquet file have; None where columns of the data hide DuckDB's own numbers.
 
-    try:
-        return pq.read_metadata(path)
-    except (pa.ArrowException, OSError):
-        raise InvalidSource(f"'{path}' is not a readable Parquet file; it may be damaged or incomplete.") from None
+    Footers are read by DuckDB, as the rows are: Arrow's reader ends the process where a column cannot be decrypted.
+    """
+    file = quote_literal(path)
+    columns = _column(session, f"SELECT lower(name) FROM parquet_schema({file})")  # noqa: S608
+    if {"file_index", "file_row_number"}.intersection(columns):
+        return None
+    groups = f"SELECT DISTINCT row_group_id, row_group_num_rows AS n FROM parquet_metadata({file})"  # noqa: S608
+    lengths = _column(session, f"SELECT n FROM ({groups})")  # noqa: S608
+    return sum(lengths) if all(length >= 0 for length in lengths) else None
+
+
+def _column(session: Session, sql: str) -> list[Any]:
+    return [value for batch in session.batches(sql) for value in batch.column(0).to_pylist()]
 
 
 def _draw_hits(hit: RowHits, length: int) -> NDArray[np.int64]:
