@@ -3,7 +3,8 @@
 JSON: `releases` (the paths), `guarantee` with `epsilon`, `delta`, `units` (fractions as strings, floats beside them),
 `guarantee_text`, `keys` (how many any of them reports), `hidden` (what a key that none of them reports may have at
 most), `hidden_text`, `confidence`, `output` (the path, or null), and `rows`, the n largest sums: as those of a release,
-with `reported_by`.
+with `reported_by`, and with bounds that hold for all keys at once, and so after sorting. The file has bounds for each
+key on its own.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def add_commands(commands: Commands) -> None:
 def _combine(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, print_rows, say
     from dptally.cli.read import load_table
-    from dptally.estimates.frequencies import as_confidence
+    from dptally.estimates.frequencies import as_confidence, together_in_words
     from dptally.releases.combined_releases import combine
 
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
@@ -100,6 +101,8 @@ def _combine(arguments: argparse.Namespace) -> None:
         return
     if len(top) < len(table) and output is None:
         say(f"... and {len(table) - len(top):,} more; ask for them with -n, or write all with -o.", remark=True)
+    if len(top):
+        say(together_in_words(confidence, "keys"), remark=True)
     if output is not None:
         say(f"Wrote {output}: {len(table):,} {'key' if len(table) == 1 else 'keys'}.", style="bold", remark=True)
     say(combined.in_words(), remark=True)
