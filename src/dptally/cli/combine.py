@@ -102,7 +102,8 @@ def _combine(arguments: argparse.Namespace) -> None:
     if len(top) < len(table) and output is None:
         say(f"... and {len(table) - len(top):,} more; ask for them with -n, or write all with -o.", remark=True)
     if len(top):
-        say(together_in_words(confidence, "keys"), remark=True)
+        counts = "counters of the sketches, and what is hidden of them," if any(_untold(combined)) else "true counts"
+        say(together_in_words(confidence, "keys", counts=counts), remark=True)
     if output is not None:
         say(f"Wrote {output}: {len(table):,} {'key' if len(table) == 1 else 'keys'}.", style="bold", remark=True)
     say(combined.in_words(), remark=True)
@@ -130,9 +131,13 @@ def _checked_output(arguments: argparse.Namespace) -> Path | None:
 
 def _hidden_in_words(combined: CombinedReleases, confidence: Fraction) -> str:
     most = f"at most {combined.hidden(confidence=confidence):,} in all streams together"
-    untold = [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
-    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(untold) else ""
+    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(_untold(combined)) else ""
     return f"A key that no release reports has a frequency of {most} ({float(100 * confidence):g} % sure){beyond}."
+
+
+def _untold(combined: CombinedReleases) -> list[bool]:
+    """Which releases are of sketches that do not tell how far they fall short."""
+    return [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
 
 
 def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,24 +156,24 @@ def estimate_sum(
     if isinstance(law, ClampedNoise) and not by_value:
         estimate = float((unclamped(law, values, lambda counts: _apply(wanted, counts)) * times).sum())
     linear = linear and (isinstance(law, ClampedNoise) or (isinstance(law, WeightedSample) and law.scheme is None))
-    error = (1 - level) / (2 if linear else 1)
-    each = estimate_together(law, values, 1 - error, shortfall, among=chosen_among)
-    least, most = _apply(wanted, each.lower), _apply(wanted, values if each.upper is None else each.upper)
+    # How far a sketch falls short was told once, for all keys: a tenth of the error is enough for all of them.
+    beta, missing = 1 - level, 0
+    if shortfall is not None:
+        beta, missing = beta * Fraction(9, 10), shortfall.upper(beta / 10)
+    error = beta / (2 if linear else 1)
+    each = estimate_together(law, values, 1 - error, among=chosen_among)
+    least = _apply(wanted, each.lower)
+    most = _apply(wanted, (values if each.upper is None else each.upper) + missing)
     lower = float((np.where(times < 0, most, least) * times).sum())
     upper = float((np.where(times < 0, least, most) * times).sum())
-    if linear:
-        missing = 0 if shortfall is None else shortfall.upper(error / 10)
-        share = float(error if shortfall is None else error * 9 / 10)
-        together = (
-            bound_weighted_sum(law, values, share)
-            if isinstance(law, WeightedSample)
-            else bound_clamped_sum(law, values, share)
-            if isinstance(law, ClampedNoise)
-            else None
-        )
-        if together is not None:
-            lower = max(lower, float(times[0]) * together[0])
-            upper = min(upper, float(times[0]) * (together[1] + missing * len(values)))
+    together = None
+    if linear and isinstance(law, WeightedSample):
+        together = bound_weighted_sum(law, values, float(error))
+    elif linear and isinstance(law, ClampedNoise):
+        together = bound_clamped_sum(law, values, float(error))
+    if together is not None:
+        lower = max(lower, float(times[0]) * together[0])
+        upper = min(upper, float(times[0]) * (together[1] + missing * len(values)))
     return found(min(max(estimate, lower), upper), lower, upper)
 
 

@@ -36,7 +36,7 @@ def bound_weighted_sum(law: WeightedSample, values: NDArray[np.int64], beta: flo
     which says E[e^{t (value + s_i - i)} | released, i] = 1. A value j is possible for frequencies from j - 1 on; let
     m_j be the smallest s_i of those. Then E[e^{t (value + m_value - w)} | released, w] <= 1 for every w, and by
     Markov's inequality the frequencies sum to at least sum of (value + m_value) - ln(2 / beta) / t. From i = W + 1 on
-    all s_i are equal. A small value has a smaller m, since it may be that of a rare key that was released by chance. The
+    all s_i are equal. A small value has a smaller m, since it may be that of a rare key released by chance. The
     steepness t is fixed by n alone: it is the best one for large values.
     """
     masses = np.array([float(mass) for mass in law.drop_law])
