@@ -125,9 +125,9 @@ def test_a_tree_of_prefixes() -> None:
 
 
 def test_combined_releases() -> None:
-    """The 100 largest sums of two releases of 1000 equal keys: a miss in no more than 9 of 25 pairs, at rate 1e-6.
+    """The 100 largest sums of two releases of 1000 equal keys, at 80 %: a miss in no more than 16 of 25 pairs.
 
-    Intervals of the table, for each key on its own, miss in more of them.
+    More have probability below 1e-6. Intervals of the table, for each key on its own, miss in more of them.
     """
     counts = np.full(1000, COUNT // 2, dtype=np.int64)
     law = WeightedSample("1", "1e-6")
@@ -140,7 +140,7 @@ def test_combined_releases() -> None:
     wrong = wrong_alone = 0
     for seed in range(RELEASES):
         both = dptally.combine([draw(2 * seed), draw(2 * seed + 1)], units="shared")  # type: ignore[list-item]
-        top, table = both.top(10 * SHOWN), both.table()
+        top, table = both.top(10 * SHOWN, confidence="0.8"), both.table(confidence="0.8")
         wrong += not all(covered(top))
         wrong_alone += not all(covered(table.filter(pl.col("key").is_in(top["key"].implode()))))
-    assert wrong <= MOST_MISSES < wrong_alone
+    assert wrong <= stats.binom.isf(FALSE_ALARM, RELEASES, 0.2) == 16 < wrong_alone
