@@ -168,10 +168,14 @@ def test_sum_says_what_it_is_a_sum_of(release: Path, run: Run) -> None:
 
 def test_sum_of_functions_and_with_factors(release: Path, run: Run) -> None:
     """Sums of named functions and with factors say what was added up."""
-    assert run("sum", release, "--of", "keys").out.startswith("Number of keys: 3 exactly, over 3 released keys.")
+    assert run("sum", release, "--of", "keys").out.startswith(
+        "Number of released keys: 3 exactly, over 3 released keys."
+    )
     assert run("sum", release, "--of", "capped:5").out.startswith("Sum of capped:5: 15 exactly")
     times = "CASE WHEN fruit = 'pear' THEN -2 ELSE 0 END"
-    assert run("sum", release, "--of", "keys", "--times", times).out.startswith(f"Number of keys times {times}: -2")
+    assert run("sum", release, "--of", "keys", "--times", times).out.startswith(
+        f"Number of released keys times {times}: -2"
+    )
     found = json.loads(run("sum", release, "--of", "keys", "--times", times, "--json").out)
     assert (found["of"], found["times"], found["keys"], found["lower"]) == ("keys", times, 1, -2)
 

@@ -365,7 +365,7 @@ def _sum(arguments: argparse.Namespace) -> None:
         asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
         print_json({**numbers, "bounds": bounds, "text": str(found), **asked})
     else:
-        names = {"count": "Count", "keys": "Number of keys"}
+        names = {"count": "Count", "keys": "Number of released keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
         label = label if arguments.times is None else f"{label} times {arguments.times}"
         say(f"{label}: {found}")
