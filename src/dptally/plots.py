@@ -180,7 +180,8 @@ def _keys_panel(release: Release, n: int, confidence: object, height: int) -> An
     numbers = base.mark_text(align="left", dx=7, color=_FAINT, fontSize=11).encode(
         x="upper:Q", text=alt.Text("estimate:Q", format=",")
     )
-    heading = _heading("Most frequent keys", f"estimate, with {_percent(level)} bounds", offset=16)
+    kind = f"{_percent(level)} confidence intervals that hold after sorting by value"
+    heading = _heading("Most frequent keys", kind, offset=16)
     return alt.layer(bars, whiskers, dots, labels, numbers).properties(width=_BARS, height=height, title=heading)
 
 

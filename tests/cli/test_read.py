@@ -141,41 +141,64 @@ def test_count_of_bytes(tmp_path: Path, run: Run) -> None:
 def test_sum_with_a_condition(release: Path, run: Run) -> None:
     """A sum counts the keys of the selection only, and its bounds hold the estimate."""
     found = json.loads(run("sum", release, "--where", "fruit LIKE 'p%'", "--json").out)
-    assert (found["keys"], found["kind"], found["of"]) == (2, "mle", "count")
+    assert (found["keys"], found["kind"], found["of"]) == (2, None, "count")
     assert found["lower"] <= found["estimate"] <= found["upper"]
     assert found["estimate"] == pytest.approx(699, abs=60)
     assert run("sum", release).out.startswith("Count: ")
 
 
-def test_sum_tells_its_upper_bound_from_what_is_estimated(release: Path, run: Run) -> None:
-    """JSON has the bound on released keys by itself, and says for which questions bounds are."""
+def test_sum_says_what_it_is_a_sum_of(release: Path, run: Run) -> None:
+    """Numbers are for released keys; JSON says for which questions bounds are; an extrapolation is asked for."""
     found = json.loads(run("sum", release, "--json").out)
-    assert found["upper"] == pytest.approx(found["upper_released"] + found["unreleased"])
     assert found["bounds"] == "for questions that look at keys alone"
+    assert (found["complete"], found["counters"], found["extrapolation"]) == (False, False, None)
+    said = run("sum", release).out
+    assert said == f"Count: {found['text']}\n" and "Keys that were not released are not included" in said
     assert json.loads(run("sum", release, "--times", "1", "--json").out) == {**found, "times": "1"}
     wider = json.loads(run("sum", release, "--where", "value > 0", "--json").out)
     assert wider["bounds"] == "for questions that look at what was drawn"
-    assert wider["upper_released"] > found["upper_released"]
-    assert "bounds for questions that look at what was drawn." in run("sum", release, "--where", "value > 0").out
+    assert wider["upper"] > found["upper"]
+    assert "The interval holds after selection by value" in run("sum", release, "--where", "value > 0").out
+    beyond = json.loads(run("sum", release, "--kind", "mle", "--json").out)
+    assert (
+        beyond["extrapolation"] == pytest.approx(found["estimate"], abs=1) and beyond["estimate"] == found["estimate"]
+    )
+    assert "Extrapolated by reporting probabilities" in run("sum", release, "--kind", "lower").out
 
 
 def test_sum_of_functions_and_with_factors(release: Path, run: Run) -> None:
     """Sums of named functions and with factors say what was added up."""
-    assert run("sum", release, "--of", "keys").out.startswith("Number of keys: ")
-    assert run("sum", release, "--of", "capped:5").out.startswith("Sum of capped:5: 15.0 estimated")
+    assert run("sum", release, "--of", "keys").out.startswith(
+        "Number of released keys: 3 exactly, over 3 released keys."
+    )
+    assert run("sum", release, "--of", "capped:5").out.startswith("Sum of capped:5: 15 exactly")
     times = "CASE WHEN fruit = 'pear' THEN -2 ELSE 0 END"
-    assert run("sum", release, "--of", "keys", "--times", times).out.startswith(f"Number of keys times {times}: -2.0")
+    assert run("sum", release, "--of", "keys", "--times", times).out.startswith(
+        f"Number of released keys times {times}: -2"
+    )
     found = json.loads(run("sum", release, "--of", "keys", "--times", times, "--json").out)
-    assert (found["of"], found["times"], found["keys"], found["lower"]) == ("keys", times, 1, None)
+    assert (found["of"], found["times"], found["keys"], found["lower"]) == ("keys", times, 1, -2)
 
 
 def test_sum_of_keys_without_values_has_no_upper_bound(tmp_path: Path, events: Path, run: Run) -> None:
-    """Where no bound exists, JSON says null."""
+    """Released keys can be counted without values; of their counts it is known that they are at least 1."""
     place = tmp_path / "keys.parquet"
     run("publish", events, "--key", "fruit", *PRIVACY, "--keys-only", "-o", place)
     found = json.loads(run("sum", place, "--of", "keys", "--json").out)
-    assert found["keys"] == 3
-    assert found["upper"] is None
+    assert (found["keys"], found["estimate"], found["upper"]) == (3, 3, 3)
+    counted = json.loads(run("sum", place, "--json").out)
+    assert (counted["estimate"], counted["lower"], counted["upper"]) == (None, 3, None)
+    assert "at least 3, over 3 released keys; counts were not released." in run("sum", place).out
+
+
+def test_top_says_which_intervals_it_has(release: Path, run: Run) -> None:
+    """Standard output is CSV alone; beside it stands that intervals hold after sorting, and for whom."""
+    done = run("top", release, "-n", 2, "--confidence", "99%")
+    assert done.out.count("\n") == 3
+    assert done.err.startswith(
+        "99 % confidence intervals that hold after sorting by value: with 99 % confidence, those"
+    )
+    assert run("top", release, "-n", 2, "--json").err == ""
 
 
 def test_verify_accepts_a_release(release: Path, run: Run) -> None:

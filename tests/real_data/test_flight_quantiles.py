@@ -40,3 +40,19 @@ def test_quantiles_of_flights_are_within_their_bounds(column: str, mechanism: st
         found = release.quantile(q, confidence="0.9999")
         assert found.lower <= true <= found.upper
         assert found.estimate is not None and found.lower <= found.estimate <= found.upper
+
+
+RETAIL = FLIGHTS.with_name("online_retail_2010_2011.parquet")
+
+
+@pytest.mark.skipif(not RETAIL.is_file(), reason="../shared/data is not there")
+def test_prices_have_pence_however_the_interval_is_written() -> None:
+    """The median price of half a million lines of invoices, 2.08, is within bounds for 0 to 50 and for 0.0 to 50.0."""
+    true = pl.read_parquet(RETAIL, columns=["unit_price"]).get_column("unit_price").cast(pl.Float64).median()
+    for low, high in ((0, 50), (0.0, 50.0)):
+        release = dptally.publish_quantiles(
+            RETAIL, value="unit_price", low=low, high=high, epsilon=1, delta="1e-6", randomness=SeededBits(1)
+        )
+        found = release.quantile("0.5")
+        assert found.lower <= true <= found.upper  # type: ignore[operator]
+        assert release.grid.bins == 1024

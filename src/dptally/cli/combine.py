@@ -3,7 +3,8 @@
 JSON: `releases` (the paths), `guarantee` with `epsilon`, `delta`, `units` (fractions as strings, floats beside them),
 `guarantee_text`, `keys` (how many any of them reports), `hidden` (what a key that none of them reports may have at
 most), `hidden_text`, `confidence`, `output` (the path, or null), and `rows`, the n largest sums: as those of a release,
-with `reported_by`.
+with `reported_by`, and with bounds that hold for all keys at once, and so after sorting. The file has bounds for each
+key on its own.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def add_commands(commands: Commands) -> None:
 def _combine(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, print_rows, say
     from dptally.cli.read import load_table
-    from dptally.estimates.frequencies import as_confidence
+    from dptally.estimates.frequencies import as_confidence, together_in_words
     from dptally.releases.combined_releases import combine
 
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
@@ -102,6 +103,9 @@ def _combine(arguments: argparse.Namespace) -> None:
         return
     if len(top) < len(table) and output is None:
         say(f"... and {len(table) - len(top):,} more; ask for them with -n, or write all with -o.", remark=True)
+    if len(top):
+        counts = "counters of the sketches, and what is hidden of them," if any(_untold(combined)) else "true counts"
+        say(together_in_words(confidence, "keys", counts=counts), remark=True)
     if output is not None:
         say(f"Wrote {output}: {len(table):,} {'key' if len(table) == 1 else 'keys'}.", style="bold", remark=True)
     say(combined.in_words(), remark=True)
@@ -127,9 +131,13 @@ def _checked_output(arguments: argparse.Namespace) -> Path | None:
 
 def _hidden_in_words(combined: CombinedReleases, confidence: Fraction) -> str:
     most = f"at most {combined.hidden(confidence=confidence):,} in all streams together"
-    untold = [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
-    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(untold) else ""
+    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(_untold(combined)) else ""
     return f"A key that no release reports has a frequency of {most} ({float(100 * confidence):g} % sure){beyond}."
+
+
+def _untold(combined: CombinedReleases) -> list[bool]:
+    """Which releases are of sketches that do not tell how far they fall short."""
+    return [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
 
 
 def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:

@@ -72,7 +72,7 @@ def _example(arguments: argparse.Namespace) -> None:
     say("Each line is a unit, of which at most three words are counted. Published as by")
     say(f"\n  {shlex.join(command)}\n", style="cyan")
     print_frame(release, release.top(10))
-    say()
+    say(f"\n{release.top_in_words()}\n")
     summarize(release, output, remark=False)
     say(f"Report: {page}, a page about the release to open in a browser and to show to anyone.")
     if missing:

@@ -56,7 +56,9 @@ def add_commands(commands: Commands) -> None:
             "is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
             "dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.\n"
             "\n"
-            "Without --from, INPUT, --value, --low, --high and --epsilon are needed.\n"
+            "Without --from, INPUT, --value, --low, --high and --epsilon are needed. A column declared as integers is\n"
+            "binned by whole numbers; floats, decimals, and all numbers of CSV and JSON, where nothing is declared,\n"
+            "by --resolution, however --low and --high are written.\n"
             "\n"
             f"{DATABASES}"
         ),
@@ -83,7 +85,9 @@ def add_commands(commands: Commands) -> None:
         action="append",
         help="share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet",
     )
-    parser.add_argument("--resolution", metavar="N", type=whole_number, help="bins (default: 1024, or all values)")
+    parser.add_argument(
+        "--resolution", metavar="N", type=whole_number, help="bins (default: 1024; no more than whole values)"
+    )
     parser.add_argument("--branching", metavar="B", type=whole_number, default=4, help="of the tree (default: 4)")
     parser.add_argument(
         "--mechanism",

@@ -5,14 +5,16 @@ JSON:
 - show: as ``publish --json`` without `output`, plus `rows` (the first n by key) and `distribution`, a list of objects
   `from`, `to` (estimated frequencies, both included), `keys`;
   for a compact release as ``publish --json`` without `output`; for a tree of counts as ``quantile --json`` without
-  `output`; for a tree of prefixes as ``heavy-hitters --json`` without `output`, its `rows` the n heaviest ends;
-- top: a list of rows, largest first;
+  `output`; for a tree of prefixes as ``heavy-hitters --json`` without `output`, its `rows` the n heaviest ends, with
+  bounds that hold for all nodes at once;
+- top: a list of rows, largest first; `lower` and `upper` hold for all released keys at once, and so after sorting;
 - count: a list of objects, in the order given: each key column by its name (as given, bytes in hexadecimal), `value`,
   `estimate`, `lower`, `upper`, null where a table does not have the key; of a compact release `key`, `value`, `lower`,
   `upper`;
-- sum: `estimate`, `lower`, `upper_released` (what the released keys carry at most), `unreleased` (what is estimated
-  for the others), `upper` (both together, which is no bound for all keys), null where there is no bound, `keys`,
-  `confidence`, `bounds` (for which questions), `kind`, `of`, `times`, `where`;
+- sum: `estimate`, `lower`, `upper` for the released keys, null where nothing is known, `keys` (how many of them),
+  `complete` (whether all keys there may be are released), `counters` (whether counts are those of a sketch that fall
+  short by an untold amount), `extrapolation` (null without ``--kind``), `confidence`, `bounds` (for which questions),
+  `text` (all of it in words), `kind`, `of`, `times`, `where`;
 - verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
   and nothing on standard output.
 """
@@ -62,7 +64,11 @@ def add_commands(commands: Commands) -> None:
         "top",
         _top,
         summary="the most frequent released keys",
-        details="The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.",
+        details=(
+            "The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.\n"
+            "The confidence intervals hold after sorting by value: at 95 %, those of all released keys contain the\n"
+            "true counts at once. They are wider than those of dptally count, which are for keys chosen in advance."
+        ),
         example="dptally top release.parquet -n 20",
         also="dptally top release.parquet -n 1000 > top.csv",
     )
@@ -96,11 +102,15 @@ def add_commands(commands: Commands) -> None:
         commands,
         "sum",
         _sum,
-        summary="estimate a sum over keys",
+        summary="the sum of counts over released keys",
         details=(
-            "Estimate how many counts, or how many keys, a selection has, released or not, with bounds.\n"
+            "Sum of counts over the released keys of a selection, with a confidence interval. Keys that were not\n"
+            "released are not included: a release does not tell how many there are, or what they add up to.\n"
             "What is added up: count, keys, power:P (count to the power P), capped:C (at most C per key), log.\n"
-            "Kinds of estimate: mle (default), lower (never over in expectation), unbiased (large variance)."
+            "\n"
+            "--kind adds an extrapolation: keys stand for others like them by their reporting probability. It has no\n"
+            "interval, and is no estimate of what is hidden, since the rarest keys leave no trace in a release.\n"
+            "Its weights: mle, lower (never over in expectation), unbiased (large variance)."
         ),
         example="dptally sum release.parquet --where \"query LIKE 'a%'\"",
         also="dptally sum release.parquet --of keys",
@@ -110,7 +120,7 @@ def add_commands(commands: Commands) -> None:
     total.add_argument("--of", metavar="G", default="count", help="what to add up (default: count)")
     total.add_argument("--times", metavar="SQL", help="a number that each key's part is multiplied by (default: 1)")
     total.add_argument(
-        "--kind", choices=("mle", "lower", "unbiased"), default="mle", help="of estimate, see above (default: mle)"
+        "--kind", choices=("mle", "lower", "unbiased"), help="of extrapolation, see above (default: none)"
     )
     add_confidence(total)
 
@@ -247,8 +257,10 @@ def _show_prefixes(arguments: argparse.Namespace, tree: PrefixTree) -> None:
     import polars as pl
 
     from dptally.cli.printing import json_rows, print_json, print_table, say
+    from dptally.estimates.frequencies import as_confidence, together_in_words
 
-    ends = tree.leaves(confidence=_confidence(arguments)).sort("value", descending=True, maintain_order=True)
+    confidence = as_confidence(_confidence(arguments))
+    ends = tree.leaves(confidence=confidence, together=True).sort("value", descending=True, maintain_order=True)
     heaviest = ends.head(arguments.n)
     if arguments.json:
         print_json({**tree.describe(), "rows": json_rows(heaviest)})
@@ -261,6 +273,7 @@ def _show_prefixes(arguments: argparse.Namespace, tree: PrefixTree) -> None:
         print_table(heaviest.select(label, "value", "estimate", "lower", "upper"), keys=1)
         if len(ends) > len(heaviest):
             say(f"... and {len(ends) - len(heaviest):,} more where the tree ends, by value.")
+        say(together_in_words(confidence, "prefixes"))
 
 
 def _distribution(release: Release) -> list[tuple[int, int, int]]:
@@ -276,14 +289,16 @@ def _distribution(release: Release) -> list[tuple[int, int, int]]:
 
 
 def _top(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import json_rows, print_json, print_rows
+    from dptally.cli.printing import json_rows, print_json, print_rows, say
 
-    release = load_table(arguments.release)
-    rows = release.top(arguments.n, confidence=_confidence(arguments))
+    release, confidence = load_table(arguments.release), _confidence(arguments)
+    rows = release.top(arguments.n, confidence=confidence)
     if arguments.json:
         print_json(json_rows(rows))
-    else:
-        print_rows(release, rows)
+        return
+    print_rows(release, rows)
+    if release.law.values and len(rows):
+        say(release.top_in_words(confidence=confidence), remark=True)
 
 
 def _count(arguments: argparse.Namespace) -> None:
@@ -343,17 +358,17 @@ def _sum(arguments: argparse.Namespace) -> None:
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
-        facts = {**asdict(found), "upper_released": found.upper_released}
+        facts = asdict(found)
         by_value = facts.pop("by_value")
-        numbers = {name: part if math.isfinite(part) else None for name, part in facts.items()}
+        numbers = {name: None if part is None or not math.isfinite(part) else part for name, part in facts.items()}
         bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
         asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
-        print_json({**numbers, "bounds": bounds, **asked})
+        print_json({**numbers, "bounds": bounds, "text": str(found), **asked})
     else:
-        names = {"count": "Count", "keys": "Number of keys"}
+        names = {"count": "Count", "keys": "Number of released keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
         label = label if arguments.times is None else f"{label} times {arguments.times}"
-        say(f"{label}: {found.in_words(parts=True)}")
+        say(f"{label}: {found}")
 
 
 def _verify(arguments: argparse.Namespace) -> None:

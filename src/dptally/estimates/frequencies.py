@@ -1,4 +1,9 @@
-"""The frequency of one key from its reported value: most likely, and bounds by inverting the law exactly."""
+"""The frequency of one key from its reported value: most likely, and bounds by inverting the law exactly.
+
+There are two kinds of confidence intervals. Those of `estimate_frequencies` are for each key on its own, for keys that
+are looked up without regard to their values. Those of `estimate_together` hold for all released keys at once, so that
+they also hold for rows that were sorted or selected by value.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from dptally.exact import as_fraction
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
+from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.thresholded_noise import ThresholdedNoise
 
 if TYPE_CHECKING:
@@ -24,7 +30,14 @@ if TYPE_CHECKING:
     from dptally.observation_models import WeightedSample
     from dptally.observation_models.reading import ReleasedLaw
 
-__all__ = ["FrequencyEstimates", "as_confidence", "bound_heaviest", "estimate_frequencies"]
+__all__ = [
+    "FrequencyEstimates",
+    "as_confidence",
+    "bound_heaviest",
+    "estimate_frequencies",
+    "estimate_together",
+    "together_in_words",
+]
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,67 @@ def estimate_frequencies(
         return _invert(law, values, beta)
     found = _invert(law, values, beta * Fraction(9, 10))
     return replace(found, upper=None if found.upper is None else found.upper + shortfall.upper(beta / 10))
+
+
+def estimate_together(
+    law: ReleasedLaw,
+    values: NDArray[np.int64],
+    confidence: object,
+    shortfall: Shortfall | None = None,
+    *,
+    among: int | None = None,
+) -> FrequencyEstimates:
+    """Most likely frequencies, and bounds that hold for all released keys at once, whichever of them are looked at.
+
+    With probability at least `confidence` *every* released key has bounds that contain its frequency. So the bounds of
+    rows that were sorted or selected by value hold, too, whatever the rule of selection: the largest n, those above a
+    number, or the one that looks odd. The estimates are the same as ever, and selection makes them one-sided: a key is
+    at the top of a list also because its noise was, so that most estimates there are too high. Nothing corrects that.
+
+    Proof. Let beta = 1 - confidence. Given which m keys are released, each key's bounds at the error beta / m miss with
+    probability at most beta / m: they hold among released keys (`estimate_frequencies`), and values of different keys
+    are independent, so that the release of other keys says nothing about this one's value. The probability that any of
+    the m misses is at most the sum, beta (Bonferroni). This holds for every set of released keys, and so on average.
+
+    Where one noise is shared by all counters of a sketch (`SharedNoise`), the number k of its counters, which is fixed,
+    stands in for m: each counter is released with bounds that miss with probability at most beta / k, independent or
+    not. A sparse pure release has `bound_heaviest` with `keys` = `keep`, and its condition. The shortfall of a sketch
+    was told once, for all keys, and so has one share of the error, a tenth, for all of them.
+
+    [BY05] would allow the error beta n / m for the n largest values: narrower, but then a share `confidence` of the n
+    rows is right on average, and bounds of a key would change with n. Bounds that hold for all keys at once have that
+    property, and can also be read row by row.
+
+    Args:
+        law: the law the values were drawn from.
+        values: of the rows that are looked at.
+        confidence: of all bounds together.
+        shortfall: as in `estimate_frequencies`.
+        among: how many keys were released, of which the rows are some; None if they are all of them.
+    """
+    beta = 1 - as_confidence(confidence)
+    if not law.values or not len(values):
+        return estimate_frequencies(law, values, confidence)
+    missing = 0 if shortfall is None else shortfall.upper(beta / 10)
+    error = beta if shortfall is None else beta * Fraction(9, 10)
+    if isinstance(law, HeaviestNoise):
+        found = bound_heaviest(law, values, error, keys=law.keep)
+    else:
+        keys = law.capacity if isinstance(law, SharedNoise) else len(values) if among is None else among
+        found = _invert(law, values, error / keys)
+    return replace(found, upper=None if found.upper is None else found.upper + missing)
+
+
+def together_in_words(
+    confidence: Fraction, of: str = "released keys", *, counts: str = "true counts", condition: str = ""
+) -> str:
+    """What kind of intervals `estimate_together` gives, for readers of a sorted table."""
+    sure = f"{float(100 * confidence):.6g} %"
+    return (
+        f"{sure} confidence intervals that hold after sorting by value: with {sure} confidence, those of all {of} "
+        f"contain the {counts} at once{condition}. Estimates at the top of a sorted list are more often too high than "
+        "too low."
+    )
 
 
 def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:

@@ -12,7 +12,7 @@ from dptally.exact import as_fraction
 if TYPE_CHECKING:
     from dptally.observation_models.base import FrequencyFunction
 
-__all__ = ["frequency_function"]
+__all__ = ["frequency_function", "one_per_key"]
 
 
 def frequency_function(of: FrequencyFunction | str | None) -> FrequencyFunction | None:
@@ -46,7 +46,7 @@ def frequency_function(of: FrequencyFunction | str | None) -> FrequencyFunction 
     if of is None or callable(of):
         return of
     name, _, number = of.strip().partition(":") if isinstance(of, str) else ("", "", "")
-    plain: dict[str, FrequencyFunction | None] = {"count": None, "keys": _one, "log": math.log1p}
+    plain: dict[str, FrequencyFunction | None] = {"count": None, "keys": one_per_key, "log": math.log1p}
     if name in plain and not number:
         return plain[name]
     if name == "power" and number:
@@ -58,7 +58,8 @@ def frequency_function(of: FrequencyFunction | str | None) -> FrequencyFunction 
     )
 
 
-def _one(frequency: int) -> int:
+def one_per_key(frequency: int) -> int:
+    """The function that counts keys."""
     return 1
 
 
@@ -66,7 +67,7 @@ def _power(power: Fraction) -> FrequencyFunction | None:
     if not 0 <= power <= 2:
         raise InvalidParameter(f"the power in of must be from 0 to 2, got {power}.")
     if power in (0, 1):
-        return _one if power == 0 else None
+        return one_per_key if power == 0 else None
     if power.denominator == 1:
         return lambda frequency: frequency**power.numerator
     exponent = float(power)

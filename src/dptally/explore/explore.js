@@ -156,7 +156,6 @@
   if (!form) return;
   let page = 0;
   let asks = 0;
-  const number = (value) => Math.round(value).toLocaleString("en");
   const ask = async () => {
     asks += 1;
     const mine = asks;
@@ -165,10 +164,7 @@
     try {
       const found = await post("/api/ask", {where: by("where").value, of: by("of").value, page});
       if (mine !== asks) return;
-      const sum = found.sum;
-      by("answer").textContent = `About ${number(sum.estimate)} ${by("of").selectedOptions[0].textContent}` +
-        ` from ${sum.keys.toLocaleString("en")} released ${sum.keys === 1 ? "key" : "keys"}` +
-        (sum.lower === null ? "" : `; at least ${number(sum.lower)} (97.5 % sure)`) + ".";
+      by("answer").textContent = found.sum.text;
       const body = by("rows").tBodies[0];
       const words = [...by("rows").tHead.rows[0].cells].map((cell) => cell.className);
       body.replaceChildren(...found.rows.map((cells) => {

@@ -199,9 +199,11 @@ def _release(questions: Questions, name: str | None) -> Markup:
         id="ask",
         class_="ask",
     )
+    kind = f", with {release.top_in_words()}" if release.law.values else ""
+    caption = f"Released keys{kind}"
     table = tag(
         "table",
-        tag("caption", "Released keys", id="rows-caption"),
+        tag("caption", caption, id="rows-caption"),
         tag("thead", tag("tr", head)),
         tag("tbody"),
         id="rows",

@@ -32,7 +32,10 @@ class Questions:
 
     @cached_property
     def _table(self) -> pl.DataFrame:
-        """All rows with their ranks, most frequent first; without values in the order of keys."""
+        """All rows with their ranks, most frequent first; without values in the order of keys.
+
+        Their intervals hold for all keys at once, and so for whichever rows a condition on values leaves.
+        """
         import polars as pl
 
         rows = self.release.top(len(self.release))
@@ -97,7 +100,6 @@ class Questions:
 
 def _in_words(found: Sum, of: str) -> dict[str, Any]:
     """A sum for the page, without numbers that JSON lacks."""
-    bounds = {
-        name: part if math.isfinite(part) else None for name, part in (("lower", found.lower), ("upper", found.upper))
-    }
-    return {"estimate": found.estimate, **bounds, "keys": found.keys, "of": of, "text": str(found)}
+    numbers = {"estimate": found.estimate, "lower": found.lower, "upper": found.upper}
+    known = {name: part if math.isfinite(part) else None for name, part in numbers.items()}
+    return {**known, "keys": found.keys, "of": of, "text": f"{'Keys' if of == 'keys' else 'Counts'}: {found}"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.frequencies import estimate_frequencies
+from dptally.estimates.frequencies import estimate_frequencies, estimate_together
 from dptally.heavy_hitters.domains import ENDED, OPEN, ROOT
 from dptally.labels import key_label
 
@@ -92,10 +92,19 @@ class PrefixTree:
 
     def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
         """As `table`, with the column `node`: the exact name of each node."""
+        return self._arrow(confidence, together=False)
+
+    def _arrow(self, confidence: object, *, together: bool) -> pa.Table:
+        """All nodes, with bounds for each on its own, or for all that were drawn together.
+
+        For the latter: whether a node's children are asked for depends on whether it was reported, not on its value, so
+        given which nodes were reported their values are independent, as `estimate_together` needs it.
+        """
         import pyarrow as pa
 
         nodes = [*self.reported, *self._added]
-        drawn = estimate_frequencies(
+        estimate = estimate_together if together else estimate_frequencies
+        drawn = estimate(
             self.plan.observation_model,
             np.array([node.value for node in self.reported], dtype=np.int64),
             confidence,
@@ -131,13 +140,18 @@ class PrefixTree:
         """
         return self._nodes(confidence).drop("node")
 
-    def _nodes(self, confidence: object) -> pl.DataFrame:
+    def _nodes(self, confidence: object, *, together: bool = False) -> pl.DataFrame:
         import polars as pl
 
-        return pl.DataFrame(pl.from_arrow(self.to_arrow(confidence=confidence)))
+        return pl.DataFrame(pl.from_arrow(self._arrow(confidence, together=together)))
 
-    def leaves(self, *, confidence: object = 0.95) -> pl.DataFrame:
-        """The nodes without a reported child, as in `table`: whole values, and prefixes where the trail ends."""
+    def leaves(self, *, confidence: object = 0.95, together: bool = False) -> pl.DataFrame:
+        """The nodes without a reported child, as in `table`: whole values, and prefixes where the trail ends.
+
+        Args:
+            confidence: of each node's bounds; with `together`, of the bounds of all nodes at once.
+            together: whether bounds hold for all nodes at once, as they must where rows are sorted or chosen by value.
+        """
         import polars as pl
 
         parents = [place for place, below in self._children.items() if below]
@@ -145,15 +159,22 @@ class PrefixTree:
             {"level": [place[0] for place in parents], "node": [place[1] for place in parents]},
             schema={"level": pl.Int64, "node": pl.String},
         )
-        return self._nodes(confidence).join(inner, on=["level", "node"], how="anti", maintain_order="left").drop("node")
+        nodes = self._nodes(confidence, together=together)
+        return nodes.join(inner, on=["level", "node"], how="anti", maintain_order="left").drop("node")
 
     def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
-        """The n most frequent whole values, and prefixes of the last length; ties in the order of `table`."""
+        """The n most frequent whole values, and prefixes of the last length, with bounds that hold after selection.
+
+        With probability `confidence` the bounds of all nodes contain the true counts at once. Estimates at the top are
+        more often too high than too low. Ties in the order of `table`.
+        """
         if n < 0:
             raise InvalidParameter(f"n must not be negative, got {n}.")
         import polars as pl
 
-        found = self._nodes(confidence).filter(pl.col("whole") | (pl.col("level") == len(self.plan.lengths)))
+        found = self._nodes(confidence, together=True).filter(
+            pl.col("whole") | (pl.col("level") == len(self.plan.lengths))
+        )
         return found.sort("value", descending=True, maintain_order=True).head(n).drop("node")
 
     def frequencies(self) -> dict[str | bytes | int, int]:

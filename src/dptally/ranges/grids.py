@@ -175,6 +175,7 @@ def make_grid(
     resolution: int | None = None,
     branching: int = 4,
     outside: Outside = "clamp",
+    whole: bool | None = None,
 ) -> Grid:
     """Cut an interval into bins of equal width.
 
@@ -187,19 +188,21 @@ def make_grid(
         resolution: how many bins; None for 1024, or as many as there are values if that is less.
         branching: children of a node of the tree, from 2 to 1024.
         outside: whether other values count in the first and last bin ("clamp") or not at all ("drop").
+        whole: of numbers: whether the values are whole numbers. A value of another kind is told by the bin it falls
+            into, so that 2.08 is 2 in bins of whole numbers. None if both ends being whole is to decide.
 
     Raises:
         InvalidParameter: if the ends are of different kinds, or not in order, or bins would be too narrow.
     """
-    kind, ends = _kind_of_ends(low, high)
+    kind, ends = _kind_of_ends(low, high, whole)
     start, end = ends
     if start >= end:
-        raise InvalidParameter(f"low must be below high, got {low} and {high}.")
+        between = ", with whole numbers from one to the other" if whole else ""
+        raise InvalidParameter(f"low must be below high{between}, got {low} and {high}.")
     if outside not in ("clamp", "drop"):
         raise InvalidParameter(f"outside must be 'clamp' or 'drop', got {str(outside)[:40]!r}.")
     fan = as_count("branching", branching, largest=1024, smallest=2)
-    whole = kind in ("integer", "date")
-    span = end - start + 1 if whole else end - start
+    span = end - start + 1 if kind in ("integer", "date") else end - start
     wanted = (
         _DEFAULT_RESOLUTION
         if resolution is None
@@ -220,10 +223,13 @@ def make_grid(
     return Grid(kind, start, end, ticks, -(-int(span) // ticks), fan, levels, outside)
 
 
-def _kind_of_ends(low: object, high: object) -> tuple[Kind, tuple[int | float, int | float]]:
+def _kind_of_ends(low: object, high: object, whole: bool | None) -> tuple[Kind, tuple[int | float, int | float]]:
     (first, start), (second, end) = _tick("low", low), _tick("high", high)
-    if {first, second} == {"integer", "number"}:
-        first = second = "number"
+    if {first, second} <= {"integer", "number"}:
+        if whole is None:
+            whole = first == second == "integer"
+        first = second = "integer" if whole else "number"
+        start, end = (math.ceil(start), math.floor(end)) if whole else (start, end)
     if first != second:
         raise InvalidParameter(f"low and high must be of one kind, got {_NAMES[first]} and {_NAMES[second]}.")
     if first == "number":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +19,7 @@ from dptally.randomness import BitSource, SystemBits
 from dptally.ranges.grids import Grid, Outside, make_grid
 from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.releases.range_release import RangeRelease
+from dptally.summaries.binned_values import check_values, count_bins, is_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["find_quantile", "publish_quantiles"]
 
 Mechanism = Literal["sample_and_threshold", "weighted_sample", "dense"]
+_DECLARING = frozenset({"polars", "pandas", "pyarrow", "duckdb", "_duckdb", "numpy"})  # where columns have types
 
 
 def publish_quantiles(
@@ -57,16 +61,21 @@ def publish_quantiles(
     Every unit has one value: a unit whose rows fall into several bins counts in one of them, chosen uniformly.
     Missing values, NaN, and text that is no value are left out.
 
+    The declared type of the column decides what the bins hold, not how `low` and `high` are written, and never a value:
+    whole numbers in a column of integers (in Parquet, a data frame, an array or a database); numbers with decimals in a
+    column of floats or decimals, and wherever no type is declared, as in CSV, JSON lines, lists and mappings.
+
     Args:
         source: anything `dptally.publish` reads; a mapping gives each value its count, an iterable holds values.
         value: the column of numbers, dates or times. Not needed for a mapping or an iterable.
-        low: smallest value: int, float, date or datetime. Public: fixed without looking at the data.
+        low: smallest value: int, float, date or datetime. Public: fixed without looking at the data. Dates ask for
+            whole days, of a column of times, too.
         high: largest value, included; public.
         unit: whose privacy: a column, or None when every row is a unit of its own.
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: as in `dptally.publish`; None or 0 for the mechanism "dense".
-        resolution: how many bins, rounded up to a power of `branching`; None for 1024, or one bin for each whole number
-            or date if there are fewer.
+        resolution: how many bins, rounded up to a power of `branching`; None for 1024. Whole numbers and dates have no
+            more bins than values.
         branching: children of a node. More of them make fewer levels, but more nodes in a range.
         mechanism: "sample_and_threshold"; "weighted_sample", smaller errors where all data is at hand; "dense", pure
             differential privacy, every node has a value.
@@ -96,10 +105,15 @@ def publish_quantiles(
     True
     """
     bits = SystemBits() if randomness is None else randomness
-    grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
-    chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
+    cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
+    make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
+    chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
+    rows = _open(source, value, unit, count, format, table=table, query=query)
+    grid = cut(whole=_holds_whole_numbers(source, rows))
+    check_values(rows, grid)
+    if grid.levels != chosen.levels:
+        chosen = make(levels=grid.levels)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
         values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
         guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
         return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
@@ -160,10 +174,10 @@ def find_quantile(
         query: of a database, instead of a table.
     """
     bits = SystemBits() if randomness is None else randomness
-    grid = make_grid(low, high, resolution=resolution, branching=2, outside=outside)
-    search = QuantileRounds(
-        grid,
-        q,
+    cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
+    make = partial(
+        QuantileRounds,
+        q=q,
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
@@ -171,8 +185,13 @@ def find_quantile(
         confidence=confidence,
         rounds=rounds,
     )
+    search = make(cut())  # whatever the column is: a bad request is refused before anything is opened
+    rows = _open(source, value, unit, count, format, table=table, query=query)
+    grid = cut(whole=_holds_whole_numbers(source, rows))
+    check_values(rows, grid)
+    if grid != search.grid:
+        search = make(grid)
     with paying(ledger, search.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
         below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
         step = search.start()
         while not isinstance(step, QuantileAnswer):
@@ -193,10 +212,20 @@ def _open(
     return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
 
 
+def _holds_whole_numbers(source: Any, rows: Rows) -> bool:
+    """Whether the type of the value column, as it was declared, holds whole numbers alone.
+
+    Nothing is declared for what Python has as objects: their types are those of the values, and no value may decide.
+    """
+    home, dtype = type(source).__module__.split(".")[0], getattr(source, "dtype", None)
+    if home == "pandas" and hasattr(source, "dtypes"):
+        dtype = source.dtypes if dtype is not None else source.dtypes.get(rows.key[0])
+    declared = isinstance(source, str | PurePath | range) or home in _DECLARING or bool(rows.paths)
+    return declared and str(dtype) != "object" and is_whole(rows.key_types[0])
+
+
 def _count(
     rows: Rows, grid: Grid, bits: BitSource, memory_limit: str | None, progress: bool | Progress | None
 ) -> NDArray[np.int64]:
-    from dptally.summaries.binned_values import count_bins
-
     with progress_reporter(progress) as report:
         return count_bins(rows, grid, bits=bits, memory_limit=memory_limit, progress=report)

@@ -74,21 +74,46 @@ class CombinedReleases:
         """Keys that any release reports, sorted by key.
 
         Each release gets an equal part of the allowed error. A release that does not report a key may hide as much of
-        it as its law reports with too small a probability; that is added to `upper` and to nothing else.
+        it as its law reports with too small a probability; that is added to `upper` and to nothing else. Bounds are
+        those of each key on its own; those of `top` hold for all of them at once.
 
         Returns:
             polars.DataFrame: key column(s); `value` and `estimate`, sums over the releases that report the key; `lower`
             and `upper`, for the frequency in all streams; `reported_by`, how many releases report it.
         """
+        return self._added_up(confidence, together=False)
+
+    def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
+        """The n keys with the largest sums, largest first, with bounds that hold after this selection.
+
+        With probability `confidence` the bounds of all keys that any release reports hold at once. Estimates at the top
+        are more often too high than too low. Ties in the order of keys.
+        """
+        if n < 0:
+            raise InvalidParameter(f"n must not be negative, got {n}.")
+        key = list(self.releases[0].key)
+        order = ["value", *key]
+        found = self._added_up(confidence, together=True)
+        return found.sort(order, descending=[True] + [False] * len(key)).head(n)
+
+    def _added_up(self, confidence: object, *, together: bool) -> pl.DataFrame:
+        """The table, with bounds for each key on its own or for all of them together.
+
+        Each release has the error e = beta / (number of releases), half of it for keys that it reports and half for
+        those that it may hide. Together: bounds of all keys it reports hold at once (`Release.top`). Those it does not
+        report are in the table because another release, drawn independently, reports them; so which they may be, at
+        most k keys, is known apart from its draw, and each is hidden above the bound at e / (2k) with no more than
+        that probability.
+        """
         import polars as pl
 
-        error = (1 - as_confidence(confidence)) / len(self.releases)
+        half = (1 - as_confidence(confidence)) / (2 * len(self.releases))
         key = list(self.releases[0].key)
-        parts = []
-        for release in self.releases:
-            hidden = _unreported(release, error)
-            parts.append(release.table(confidence=1 - error).with_columns(hidden=pl.lit(hidden, dtype=pl.Int64)))
-        all_hidden = sum(_unreported(release, error) for release in self.releases)
+        keys = max(1, pl.concat([release.table().select(key) for release in self.releases]).n_unique())
+        parts, hidden = [], [_unreported(release, half / keys if together else half) for release in self.releases]
+        for release, may_hide in zip(self.releases, hidden, strict=True):
+            rows = release.top(len(release), confidence=1 - half) if together else release.table(confidence=1 - half)
+            parts.append(rows.with_columns(hidden=pl.lit(may_hide, dtype=pl.Int64)))
         return (
             pl.concat(parts)
             .group_by(key)
@@ -96,18 +121,10 @@ class CombinedReleases:
                 pl.col("value", "estimate", "lower", "upper", "hidden").sum(),
                 reported_by=pl.len(),
             )
-            .with_columns(upper=pl.col("upper") + all_hidden - pl.col("hidden"))
+            .with_columns(upper=pl.col("upper") + sum(hidden) - pl.col("hidden"))
             .drop("hidden")
             .sort(key)
         )
-
-    def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
-        """The n keys with the largest sums, largest first; ties in the order of keys."""
-        if n < 0:
-            raise InvalidParameter(f"n must not be negative, got {n}.")
-        key = list(self.releases[0].key)
-        order = ["value", *key]
-        return self.table(confidence=confidence).sort(order, descending=[True] + [False] * len(key)).head(n)
 
 
 def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:

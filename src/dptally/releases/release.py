@@ -5,7 +5,7 @@ Everything here is public: a release holds nothing that is not in its file.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.estimates.frequencies import as_confidence, estimate_frequencies
+from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.integer_columns import integer_column, integers
 from dptally.key_expressions import read_expression
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.accuracy import Frequencies
+    from dptally.estimates.frequencies import FrequencyEstimates
     from dptally.estimates.shortfall import Shortfall
     from dptally.estimates.sketch_error import SketchError
     from dptally.observation_models.base import EstimatorKind, FrequencyFunction
@@ -89,13 +90,12 @@ class Release:
 
     def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
         """The table as a PyArrow table; see `table`."""
-        return self._with_bounds(self._rows, confidence)
+        return self._with_bounds(self._rows, estimate_frequencies(self.law, self._values, confidence, self.shortfall))
 
-    def _with_bounds(self, rows: pa.Table, confidence: object) -> pa.Table:
-        """Some of the rows, with estimates and bounds."""
+    def _with_bounds(self, rows: pa.Table, found: FrequencyEstimates) -> pa.Table:
+        """Some of the rows, with their estimates and bounds."""
         import pyarrow as pa
 
-        found = estimate_frequencies(self.law, integers(rows.column("value")), confidence, self.shortfall)
         nothing = pa.nulls(len(rows), type=pa.int64())
         table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
@@ -103,7 +103,10 @@ class Release:
         return table
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
-        """The released keys, sorted by key.
+        """The released keys, sorted by key, each with a confidence interval of its own.
+
+        The intervals are for keys that are looked up. For rows that are chosen or sorted by value use `top`, whose
+        intervals hold for all keys at once: of the largest values of this table far fewer than `confidence` are right.
 
         Args:
             confidence: of each key's bounds, among released keys; see `dptally.estimates.frequencies`.
@@ -128,31 +131,34 @@ class Release:
         of: FrequencyFunction | str | None = None,
         *,
         times: pl.Expr | str | None = None,
-        kind: EstimatorKind = "mle",
+        kind: EstimatorKind | None = None,
         confidence: object = 0.95,
     ) -> Sum:
-        """Estimate the sum of L(key) g(frequency) over the keys of a selection, released or not.
+        """Sum of counts over the released keys of a selection, with a confidence interval.
+
+        Keys that were not released are not included. What they add up to, a release does not tell; the result says
+        so. `estimate`, `lower` and `upper` are for sum of L(key) g(frequency) over the released keys.
 
         Args:
             where: a Polars expression on the key columns, or the same as SQL text, such as ``"query LIKE 'a%'"``. A
-                condition on `value`, `estimate` or bounds is possible; it makes the bounds of the sum wider.
+                condition on `value`, `estimate` or bounds is possible; it makes the interval of the sum wider.
             of: the function g: "count" or None for the frequency itself, "keys" for 1, "power:P", "capped:C", "log",
                 or any non-decreasing function with g(0) = 0; see `dptally.estimates.functions`.
             times: the factor L, a Polars expression on the key columns or SQL text that gives a number for each key;
-                None for 1. A missing number counts as 0. The bounds take it that no factor is negative if none of a
-                released key is. A positive number, or a condition, has the bounds of the plain sum, scaled; other
-                factors have wider ones, since errors of different keys cannot be trusted to cancel.
-            kind: "mle", "lower" (never over in expectation) or "unbiased".
-            confidence: of the bounds.
+                None for 1. A missing number counts as 0. Equal positive factors scale the interval of the plain sum;
+                others make it wider, since errors of different keys cannot be trusted to cancel.
+            kind: None; or "mle", "lower" or "unbiased" for an `extrapolation` by reporting probabilities as well, which
+                is no estimate of what is hidden; see `dptally.estimates.subset_sums.estimate_sum`.
+            confidence: of the interval.
         """
         chosen, by_value = self._selected(where)
-        factors: NDArray[np.float64] | float | None = None
+        factors: NDArray[np.float64] | None = None
         if times is not None:
-            numbers, alike, weighed_by_value = self._factors(times)
+            numbers, weighed_by_value = self._factors(times)
             chosen &= numbers != 0
-            factors = numbers[chosen] if alike is None else alike
+            factors = numbers[chosen]
             by_value |= weighed_by_value
-        return estimate_sum(
+        found = estimate_sum(
             self.law,
             self._values[chosen],
             shortfall=self.shortfall,
@@ -162,6 +168,12 @@ class Release:
             kind=kind,
             confidence=confidence,
         )
+        return replace(found, counters=self._of_counters)
+
+    @property
+    def _of_counters(self) -> bool:
+        """Whether counts are those of a sketch, and the release does not tell how far they fall short."""
+        return self.guarantee.sketch_capacity is not None and self.shortfall is None
 
     def _selected(self, where: pl.Expr | str | None) -> tuple[NDArray[np.bool_], bool]:
         """Which released keys meet a condition, and whether it looks at more than the key."""
@@ -174,12 +186,8 @@ class Release:
             raise InvalidParameter("where must be a condition: true or false for each key.")
         return chosen.fill_null(False).to_numpy(writable=True), by_value
 
-    def _factors(self, times: pl.Expr | str) -> tuple[NDArray[np.float64], float | None, bool]:
-        """A number for each released key, the one that all others but 0 are equal to, and whether it looks at values.
-
-        The second is None unless it is so for every key there may be, whatever was released: the expression is a
-        condition, or a number without any table.
-        """
+    def _factors(self, times: pl.Expr | str) -> tuple[NDArray[np.float64], bool]:
+        """A number for each released key, and whether it looks at what was drawn."""
         import polars as pl
 
         found, by_value = self._evaluate("times", times)
@@ -188,15 +196,7 @@ class Release:
         numbers = found.cast(pl.Float64).fill_null(0.0).to_numpy()
         if not np.isfinite(numbers).all():
             raise InvalidParameter("times must give a finite number for each key.")
-        if found.dtype == pl.Boolean:
-            return numbers, 1.0, by_value
-        try:
-            alone = pl.select(read_expression("times", times) if isinstance(times, str) else times).cast(pl.Float64)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            return numbers, None, by_value
-        if alone.shape != (1, 1) or not len(numbers) or (numbers != alone.item()).any():
-            return numbers, None, by_value
-        return numbers, float(numbers[0]), by_value
+        return numbers, by_value
 
     def _evaluate(self, name: str, expression: pl.Expr | str) -> tuple[pl.Series, bool]:
         """An expression for each released key, and whether it looks at what was drawn: at values, or at other keys.
@@ -249,13 +249,34 @@ class Release:
         return sketch_error(self.law, self.guarantee, self.shortfall, confidence)
 
     def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
-        """The n released keys with the largest values, largest first; ties in the order of keys."""
+        """The n released keys with the largest values, with confidence intervals that hold after this selection.
+
+        With probability `confidence` the intervals of all released keys, and so of all rows here, contain the true
+        counts at once; see `dptally.estimates.frequencies.estimate_together`. They are wider than those of `table`,
+        which are for each key on its own. The estimates are not corrected: at the top most of them are too high.
+
+        Args:
+            n: how many; `len(release)` for all of them, sorted by value.
+            confidence: of all intervals together.
+
+        Returns:
+            polars.DataFrame: as `table`, largest value first; ties in the order of keys.
+        """
         if n < 0:
             raise InvalidParameter(f"n must not be negative, got {n}.")
         import polars as pl
 
         order = np.argsort(-self._values, kind="stable")[:n]
-        return pl.DataFrame(pl.from_arrow(self._with_bounds(self._rows.take(order), confidence)))
+        found = estimate_together(self.law, self._values[order], confidence, self.shortfall, among=len(self))
+        return pl.DataFrame(pl.from_arrow(self._with_bounds(self._rows.take(order), found)))
+
+    def top_in_words(self, *, confidence: object = 0.95) -> str:
+        """Which kind of confidence intervals `top` gives, in words for those who read them."""
+        condition = ""
+        if isinstance(self.law, HeaviestNoise):
+            condition = f", if no more than {self.law.keep:,} different keys occur in the data"
+        counts = "counters of the sketch" if self._of_counters else "true counts"
+        return together_in_words(as_confidence(confidence), counts=counts, condition=condition)
 
     def rank(self, key: object) -> int | None:
         """The place of a released key by value, 1 for the largest; equal values share the best place.

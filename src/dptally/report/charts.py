@@ -48,7 +48,7 @@ def bar_chart(bars: Sequence[Bar], confidence: str) -> Chart:
         canvas.text(_LABELS - 8, y + _ROW / 2 + 3, shorten(bar.label, _LABELS - 8), "label", "end")
         canvas.text(x(bar.upper) + 7, y + _ROW / 2 + 3, f"{bar.estimate:,.0f}")
     canvas.text((x.start + x.end) / 2, height - 4, "estimated frequency", side="middle")
-    caption = f"Bars are estimates; lines show the bounds of each key at {confidence} confidence."
+    caption = f"Bars are estimates; lines are {confidence} confidence intervals that hold after sorting by value."
     return canvas.chart("top-keys", f"The {len(bars)} most frequent keys" if len(bars) > 1 else "The key", caption)
 
 
@@ -77,7 +77,10 @@ def rank_chart(rows: Sequence[tuple[float, float, float]], curve: ReportingCurve
     for rank, estimate, _, _ in drawn[:8] if len(drawn) > 1 else drawn:
         if estimate >= 1:
             canvas.dot(x(rank), y(estimate), 2.6)
-    caption = f"Each point is a released key, with its bounds. {_hidden_in_words(curve)}"
+    caption = (
+        "The line shows the estimates of released keys; the band, confidence intervals that hold after sorting by "
+        f"value. {_hidden_in_words(curve)}"
+    )
     title = "Frequencies, and what privacy hides" if curve.hides else "Frequencies of the keys"
     return canvas.chart("frequencies", title, caption)
 

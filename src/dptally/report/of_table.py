@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,7 @@ def report_of_table(
     if release.law.values and len(release):
         sections.append(_frequencies_section(release, curve, level, charts))
     sections.append(_chance_section(release, curve, charts))
-    sections.append(_questions_section(release, level, file_name, hides=curve.hides))
+    sections.append(_questions_section(release, level, file_name))
     sections.append(certificate_section(release.certificate, file_name))
     sections.append(citation_section(release.guarantee, release.certificate, heading, fingerprint))
     tiles: tuple[Tile, ...] = (Tile(f"{len(release):,}", "released key" if len(release) == 1 else "released keys"),)
@@ -139,16 +138,16 @@ def _keys_section(release: Release, n: int, sure: str, level: object, charts: li
         kinds, words = [], keys
     shown = f"all {len(top):,} of them" if len(top) == len(release) else f"the first {len(top):,} of {len(release):,}"
     order = "most frequent first" if release.law.values else "in order of keys"
-    bounds = f", with bounds at {sure} confidence for each key" if release.law.values else ""
+    bounds = f", with {sure} confidence intervals that hold after sorting by value" if release.law.values else ""
     caption = f"Released keys, {order}: {shown}{bounds}."
-    parts.append(listed(*_reading(release)))
+    parts.append(listed(*_reading(release, level)))
     parts.append(
         number_table(caption, columns, rows, words=words, name="key-table", kinds=kinds, label="Table of released keys")
     )
     return Section("keys", title, join(parts))
 
 
-def _reading(release: Release) -> list[Child]:
+def _reading(release: Release, level: object) -> list[Child]:
     """How the numbers of the table are to be read."""
     if not release.law.values:
         return ["Counts were not released: of a key that is listed it is known that it occurs, and no more."]
@@ -159,6 +158,7 @@ def _reading(release: Release) -> list[Child]:
         if release.guarantee.unit is not None
         else "The estimate is the frequency that makes the drawn value most likely."
     ]
+    notes.append(release.top_in_words(confidence=level))
     if isinstance(law, HeaviestNoise):
         notes.append(
             f"A sparse release may list keys that nobody has. From value {law.real_from:,} on all listed keys are real "
@@ -175,12 +175,9 @@ def _reading(release: Release) -> list[Child]:
 
 def _frequencies_section(release: Release, curve: ReportingCurve, level: object, charts: list[Chart]) -> Section:
     """All released frequencies, over what privacy hides."""
-    import numpy as np
-
-    table = release.table(confidence=level)
+    table = release.top(len(release), confidence=level).sort("estimate", descending=True, maintain_order=True)
     columns = [table.get_column(name).to_numpy() for name in ("estimate", "lower", "upper")]
-    order = np.argsort(-columns[0], kind="stable")
-    rows = list(zip(*(column[order].astype(float).tolist() for column in columns), strict=True))
+    rows = list(zip(*(column.astype(float).tolist() for column in columns), strict=True))
     charts.append(rank_chart(rows, curve))
     middle = sorted(columns[0].tolist())[(len(rows) - 1) // 2]
     parts = [
@@ -232,26 +229,27 @@ def _chance(chance: float) -> str:
     return f"{100 * chance:.3g} %" if chance >= 1e-4 else f"{chance:.1e}"
 
 
-def _questions_section(release: Release, level: object, file_name: str | None, *, hides: bool) -> Section:
+def _questions_section(release: Release, level: object, file_name: str | None) -> Section:
     """Examples of questions, with their answers and commands."""
     file = shell_word(file_name or "FILE")
     parts: list[Markup] = [
         paragraph(
-            "The release answers more than it lists. Each answer comes with bounds, and asking costs no privacy. "
-            "Bounds hold for questions that were not chosen by looking at the answers."
+            "The release answers more than it lists. Each answer comes with a confidence interval, and asking costs no "
+            "privacy. The intervals hold for questions that were not chosen by looking at the answers."
         )
     ]
-    # Without counts the sum that makes sense is how many keys there are.
+    # Without counts there are only keys to count.
     of, option = ("count", "") if release.law.values else ("keys", " --of keys")
-    noun = "counts" if release.law.values else "different keys"
-    asked: list[tuple[str, str | None]] = [(f"How many {noun} are there in all?", None)]
+    asked: list[tuple[str, str | None]] = [
+        ("What do the released keys add up to?" if release.law.values else "How many keys were released?", None)
+    ]
     example = _example_condition(release)
     if example is not None:
-        asked.append((f"And among {example[0]}?", example[1]))
+        asked.append((f"And {example[0]}?", example[1]))
     for words, condition in asked:
         where = "" if condition is None else f" --where {shell_word(condition)}"
         answer = release.sum(condition, of, confidence=level)
-        parts.append(_question(words, answer, f"dptally sum {file}{where}{option}", len(release), hides=hides))
+        parts.append(_question(words, answer, f"dptally sum {file}{where}{option}", len(release)))
     if release.law.values:
         parts.append(tag("h3", "Which keys are the most frequent?"))
         parts.append(command(f"dptally top {file} -n 20"))
@@ -261,23 +259,21 @@ def _questions_section(release: Release, level: object, file_name: str | None, *
     return Section("questions", "Questions one can ask", join(parts))
 
 
-def _question(asked: str, answer: Sum, line: str, released: int, *, hides: bool) -> Markup:
-    ways = percent((1 + answer.confidence) / 2)
-    bounds: list[Child] = []
-    if math.isfinite(answer.lower):
-        bounds.append(f"at least {answer.lower:,.0f} ({ways} sure)")
-    if math.isfinite(answer.upper) and answer.keys:
-        bounds.append(f"the released keys carry at most {answer.upper - answer.unreleased:,.0f} ({ways} sure)")
+def _question(asked: str, answer: Sum, line: str, released: int) -> Markup:
     words: list[Child] = [
-        "About ",
         tag("strong", f"{answer.estimate:,.0f}"),
-        f", from {answer.keys:,} of {released:,} released keys",
+        f" over {answer.keys:,} of {released:,} released {'key' if released == 1 else 'keys'}",
     ]
-    if bounds:
-        words.append("; ")
-        words.append("; ".join(str(bound) for bound in bounds))
-    hidden = ". What keys that were not released add to it is not bounded by anything." if released and hides else "."
-    return join(tag("h3", asked), paragraph(words, hidden), command(line))
+    if answer.lower < answer.upper:
+        sure = percent(answer.confidence)
+        words.append(f"; {sure} confidence interval from {answer.lower:,.0f} to {answer.upper:,.0f}")
+    words.append(
+        ". No key is left out: all keys of the public list are released."
+        if answer.complete
+        else ". Keys that were not released are not included: the release does not tell how many there are, or what "
+        "they add up to."
+    )
+    return join(tag("h3", asked), paragraph(words), command(line))
 
 
 def _example_condition(release: Release) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dptally.estimates.frequencies import as_confidence
+from dptally.estimates.frequencies import as_confidence, together_in_words
 from dptally.labels import key_label
 from dptally.observation_models.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
@@ -104,7 +104,8 @@ def _values(tree: PrefixTree, n: int, level: object, charts: list[Chart]) -> Sec
         ]
         for place, row in enumerate(top.iter_rows(named=True), start=1)
     ]
-    caption = f"Strings, most frequent first, with bounds at {sure} confidence for each. An ellipsis marks a prefix."
+    parts.append(paragraph(together_in_words(as_confidence(level), "prefixes")))
+    caption = f"Strings, most frequent first, with {sure} confidence intervals. An ellipsis marks a prefix."
     columns = ["Rank", "String", "Estimate", "At least", "At most"]
     parts.append(
         number_table(caption, columns, rows, words=2, name="key-table", kinds=["rank"], label="Table of strings")

@@ -70,6 +70,11 @@ class Rows:
         )
 
     @property
+    def key_types(self) -> tuple[str, ...]:
+        """DuckDB types of the key columns, as the source has them."""
+        return self._scan.types[: len(self.key)]
+
+    @property
     def repeatable(self) -> bool:
         """Whether every reading finds the same rows: a row that changes from one key to another counts for both."""
         return not self.once and not self.unordered

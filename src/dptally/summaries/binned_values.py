@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,25 @@ from dptally.sources.engine import Session
 from dptally.summaries.counting import Progress
 from dptally.summaries.frequencies import count_keys
 
-__all__ = ["BinnedRows", "count_bins"]
+__all__ = ["BinnedRows", "check_values", "count_bins", "is_whole"]
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _DATES = ("DATE",)
 _TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
+
+
+def is_whole(kind: str) -> bool:
+    """Whether a DuckDB type holds whole numbers alone."""
+    return kind in _NUMBERS or re.fullmatch(r"DECIMAL\(\d+,\s*0\)", kind) is not None
+
+
+def check_values(rows: Rows, grid: Grid) -> None:
+    """Refuse a column whose type does not fit the interval, before anything is read.
+
+    Raises:
+        InvalidSource: the column holds something else.
+    """
+    _tick(grid, rows.key[0], rows.key_types[0])
 
 
 class BinnedRows(Rows):
