@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+import duckdb
+import pyarrow as pa
+
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import canonical, count_expression
 from dptally.sources.databases import is_url, open_database
@@ -68,6 +71,17 @@ class Rows:
         self._count = (
             count_expression(f"c{width}", count, scan.types[width], text=scan.text) if count is not None else None
         )
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """Names and Arrow types of the key columns, as they are released; from declared types alone, without a row."""
+        with duckdb.connect() as connection:
+            for setting in ("arrow_large_buffer_size = true", "TimeZone = 'UTC'"):
+                connection.execute(f"SET {setting}")
+            nulls = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
+            columns = ", ".join(f"{form} AS k{i}" for i, form in enumerate(self._keys))
+            found = connection.sql(f"SELECT {columns} FROM (SELECT {nulls}) LIMIT 0").to_arrow_reader(1).schema  # noqa: S608
+        return pa.schema(list(zip(self.key, found.types, strict=True)))
 
     @property
     def repeatable(self) -> bool:
