@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import canonical, count_expression
@@ -68,6 +71,18 @@ class Rows:
         self._count = (
             count_expression(f"c{width}", count, scan.types[width], text=scan.text) if count is not None else None
         )
+
+    @functools.cached_property
+    def key_schema(self) -> pa.Schema:
+        """Names and Arrow types of the key columns as they are released, from declarations alone: no row is read."""
+        nothing = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
+        keys = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
+        session = Session()
+        try:
+            found = session.schema(f"SELECT {keys} FROM (SELECT {nothing})")  # noqa: S608 - no value of the data is in it
+        finally:
+            session.close()
+        return pa.schema([pa.field(name, column.type) for name, column in zip(self.key, found, strict=True)])
 
     @property
     def repeatable(self) -> bool:
