@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptally.errors import InvalidSource
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import BATCH_ROWS, Session, describe
 from dptally.sources.scan import Scan
+from dptally.sources.undeclared import texts
 
 __all__ = [
     "LazyAttachment",
@@ -20,15 +23,11 @@ __all__ = [
     "open_polars",
     "open_reader",
     "open_relation",
+    "is_declared",
     "pandas_array",
+    "pandas_table",
     "polars_columns",
 ]
-
-_ONE_KIND = frozenset({
-    "string", "bytes", "integer", "boolean", "date", "datetime", "datetime64", "time", "decimal", "floating",
-    "empty",
-})  # fmt: skip
-
 
 def _positional(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
@@ -41,12 +40,12 @@ def open_arrow(table: Any, wanted: Sequence[str]) -> Scan:
     return _scan_of_table(chosen, describe(chosen.schema))
 
 
-def _scan_of_table(table: Any, types: Sequence[str]) -> Scan:
+def _scan_of_table(table: Any, types: Sequence[str], undeclared: frozenset[int] = frozenset()) -> Scan:
     def attach(session: Session) -> str:
         session.register("source", table)
         return "SELECT * FROM source"
 
-    return Scan(types=tuple(types), attach=attach)
+    return Scan(types=tuple(types), attach=attach, undeclared=undeclared)
 
 
 def _scan_of_stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], reader: object) -> Scan:
@@ -146,33 +145,65 @@ class LazyAttachment:
             yield from part.to_arrow().cast(self._schema).to_batches()
 
 
-def open_pandas(frame: Any, wanted: Sequence[str]) -> Scan:
-    """Open a pandas DataFrame; a column of Python objects must hold objects of one kind."""
+def open_pandas(frame: Any, wanted: Sequence[str], identified: str | None = None) -> Scan:
+    """Open a pandas DataFrame; columns of Python objects become text, that of `identified` tells units apart."""
     require_columns(wanted, [str(name) for name in frame.columns])
-    arrays = [pandas_array(frame[name], f"column '{name}'") for name in wanted]
-    table = pa.table(arrays, names=_positional(len(wanted)))
-    return _scan_of_table(table, describe(table.schema))
+    table = pandas_table(frame, wanted, identified).rename_columns(_positional(len(wanted)))
+    undeclared = frozenset(i for i, name in enumerate(wanted) if not is_declared(frame[name]))
+    return _scan_of_table(table, describe(table.schema), undeclared)
 
 
-def pandas_array(series: Any, what: str) -> pa.Array:
-    """Turn a pandas series into Arrow.
+def pandas_table(frame: Any, wanted: Sequence[str], identified: str | None) -> pa.Table:
+    """Turn columns of a pandas DataFrame into Arrow; see `pandas_array`."""
+    arrays = [pandas_array(frame[name], f"column '{name}'", identities=name == identified) for name in wanted]
+    return pa.table(arrays, names=list(wanted))
+
+
+def is_declared(series: Any) -> bool:
+    """Whether the dtype of a pandas series says what its values are; "object", or labels that are objects, does not."""
+    import pandas as pd
+
+    dtype = series.dtype
+    return bool((dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype) != object)
+
+
+def pandas_array(series: Any, what: str, *, identities: bool = False) -> pa.Array:
+    """Turn a pandas series into Arrow, of the type of its dtype; objects become text, each by itself.
+
+    Args:
+        series: a series or an index.
+        what: its name, for the error.
+        identities: whether texts of objects must tell units apart.
 
     Raises:
-        InvalidSource: it holds values of several kinds, or of a kind that Arrow does not know.
+        InvalidSource: Arrow does not know the dtype.
     """
     import pandas as pd
 
-    kind = pd.api.types.infer_dtype(series, skipna=True) if series.dtype == object else None
-    if kind is not None and kind not in _ONE_KIND:
-        raise InvalidSource(f"{what} mixes values of several types or holds objects; convert it to one type first.")
+    if not is_declared(series):
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            codes = pa.array(series.cat.codes if hasattr(series, "cat") else series.codes, pa.int32())
+            labels = texts(list(series.dtype.categories), identities=identities)
+            return labels.take(pc.if_else(pc.greater_equal(codes, 0), codes, pa.scalar(None, pa.int32())))
+        return _array_of_objects(series, identities=identities)
     array = None
     try:
-        array = pa.Array.from_pandas(series)
+        kind = pa.Array.from_pandas(series[:0]).type
+        array = pa.Array.from_pandas(series, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        kind = "unknown"
+        array = None
+    if array is None and pd.api.types.is_string_dtype(series.dtype):  # some of it is not valid Unicode
+        array = texts([None if value is pd.NA else value for value in series])
     if array is None:
-        raise InvalidSource(f"{what} holds values that cannot be read as one type; convert it first.")
+        raise InvalidSource(f"{what} has a dtype that cannot be read; convert it first.")
     return array
+
+
+def _array_of_objects(series: Any, *, identities: bool) -> pa.Array:
+    if not identities and set(map(type, series)) <= {str, float, type(None)}:
+        with contextlib.suppress(pa.ArrowException, UnicodeError):  # numbers among the text, or text that is none
+            return pa.Array.from_pandas(series, type=pa.large_string())
+    return texts(list(series), identities=identities)
 
 
 def open_relation(relation: Any, wanted: Sequence[str]) -> Scan:

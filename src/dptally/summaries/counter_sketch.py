@@ -473,7 +473,8 @@ class CounterSketch:
             if target.exists():
                 read_sketch_file(target)  # an earlier checkpoint may be replaced; any other file is refused
         self._check_open()
-        rows = open_rows(path, key=key, unit=unit, format=format_name)
+        assumed = None if self._kind is None else pa.schema([(key, self.key_type)])  # of text files, which declare none
+        rows = open_rows(path, key=key, unit=unit, format=format_name, assumed=assumed)
         self.update_rows(rows, memory_limit=memory_limit, progress=progress, checkpoint=target)
 
     def update_rows(

@@ -74,8 +74,8 @@ class MisraGriesSketch(CounterSketch):
         What keys are must not depend on them, since the type of a released column shows. An array or a series declares
         it by its type, with or without rows, and all of them must declare the same. A list (or an array of Python
         objects, or a column of nulls alone) declares nothing: its values are read as what this sketch holds, and as
-        text if that has not been declared or stated yet, so that 7 becomes "7". A value that cannot be read so (text
-        where there are integers, bytes that are not UTF-8 where there is text) is left out, like a null.
+        text if that has not been declared or stated yet, so that 7 becomes "7". A value that cannot be read so (such as
+        text where there are integers) is left out, like a null.
 
         A batch is taken in whole or, where it cannot be read, not at all; of an Arrow array in chunks, chunk by chunk.
 

@@ -13,8 +13,6 @@ integers are widened, dictionaries and Python objects are turned into arrays fir
 from __future__ import annotations
 
 import contextlib
-import datetime
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.undeclared import texts
 
 __all__ = [
     "ARROW_TYPES",
@@ -113,12 +112,9 @@ def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     if home == "polars" and name == "Series":
         batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch)
     elif home == "pandas" and (name == "Series" or name.endswith("Index")):
-        if batch.dtype == object:
-            batch = batch.tolist()
-        else:
-            from dptally.sources.frames import pandas_array
+        from dptally.sources.frames import is_declared, pandas_array
 
-            batch = pandas_array(batch, "the pandas series")
+        batch = pandas_array(batch, "the pandas series") if is_declared(batch) else batch.tolist()
     if isinstance(batch, pa.Array | pa.ChunkedArray):
         return pa.nulls(len(batch), ARROW_TYPES[kind or "string"]) if pa.types.is_null(batch.type) else batch
     if isinstance(batch, np.ndarray) and batch.ndim != 1:
@@ -158,33 +154,16 @@ def read_values(values: Sequence[Any], kind: Kind) -> pa.Array:
 
     Each value is read by itself, so that no value decides how another one is read:
 
-    - as text: text is itself; integers and whole numbers are their digits, other floating-point numbers the shortest
-      text that means them, truth values "true" or "false", dates and times as in ISO 8601, bytes the text they are in
-      UTF-8. What is not finite, not valid Unicode, or anything else has no reading;
+    - as text: the label of any value, as everywhere in dptally (`dptally.sources.undeclared`);
     - as integers: integers that fit, and nothing else; as bytes: bytes.
     """
+    if kind == "string":
+        return texts(values)
     plain, reading = _READINGS[kind]
     if set(map(type, values)) <= {plain, type(None)}:
         with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):  # one of them has no reading
             return pa.array(values, ARROW_TYPES[kind])
     return pa.array([reading(value) for value in values], ARROW_TYPES[kind])
-
-
-def _text(value: Any) -> str | None:
-    text = None
-    if isinstance(value, str):
-        text = str(value)
-    elif isinstance(value, bool | np.bool_):
-        text = "true" if value else "false"
-    elif isinstance(value, int | np.integer):
-        text = str(int(value)) if abs(int(value)) < _LARGEST else None
-    elif isinstance(value, float | np.floating) and math.isfinite(value):
-        text = str(int(value)) if value == int(value) else repr(float(value))
-    elif isinstance(value, datetime.date | datetime.time):
-        text = value.isoformat()
-    elif isinstance(value, bytes | bytearray | memoryview):
-        return decoded(bytes(value))
-    return None if text is None else decoded(text.encode(errors="surrogatepass"))
 
 
 def decoded(key: bytes) -> str | None:
@@ -207,9 +186,7 @@ def _bytes(value: Any) -> bytes | None:
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
 
-_LARGEST = 10**4000  # Python writes no integer of more digits
 _READINGS: dict[Kind, tuple[type, Callable[[Any], Any]]] = {
-    "string": (str, _text),
     "bytes": (bytes, _bytes),
     "integer": (int, _integer(-(1 << 63), 1 << 63)),
     "unsigned": (int, _integer(0, 1 << 64)),
