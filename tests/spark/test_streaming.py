@@ -166,7 +166,8 @@ class MisraStream:
 
 def test_nothing_is_published_before_the_first_batch(open_stream: Open, folder: Path, tmp_path: Path) -> None:
     """By the clock, and on request: nothing is drawn and nothing spent until a batch arrives. Then it is, rows or not:
-    whether a batch has any must not show in whether there is a release."""
+    whether a batch has any must not show in whether there is a release.
+    """
     ledger = dptally.Ledger(tmp_path / "budget.db", epsilon=100, delta="1e-3")
     releases: list[Any] = []
     stream = open_stream()

@@ -105,7 +105,8 @@ class MisraGriesSketch(CounterSketch):
     ) -> None:
         """Take in a column of files, in the order of names and rows, a batch at a time.
 
-        If it is stopped, the sketch holds the rows up to some batch.
+        If it is stopped, the sketch holds the rows up to some batch. What keys are comes from the declared type of
+        their column. CSV and JSON lines declare none: their values are read as lists are, see `update`.
 
         Args:
             path: path, glob or list of paths of CSV, TSV, JSON lines or Parquet files, also .gz and .zst; "-" is

@@ -174,7 +174,8 @@ class UserMisraGriesSketch(CounterSketch):
         """Take in users from files, whose rows may be in any order: DuckDB sorts them by user first.
 
         Users come in the order of a fixed hash of them, so that removing one leaves the order of the others. If it is
-        stopped, the sketch holds some of the users, each as a whole. All rows of a user must be in this one call.
+        stopped, the sketch holds some of the users, each as a whole. All rows of a user must be in this one call. What
+        keys are is decided as in `MisraGriesSketch.update_file`.
 
         Args:
             path: path, glob or list of paths of CSV, TSV, JSON lines or Parquet files, also .gz and .zst; "-" is
