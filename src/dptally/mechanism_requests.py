@@ -28,6 +28,7 @@ __all__ = [
     "SKETCH",
     "Drawing",
     "assumed_keys",
+    "check_keys",
     "checked_units",
     "make_mechanism",
     "make_pure_mechanism",
@@ -170,6 +171,24 @@ def assumed_keys(mechanism: Drawing[Any], universe: object, key: str | Sequence[
         return None
     names = ["key"] if key is None else [key] if isinstance(key, str) else list(key)
     return pa.schema([(name, universe.type) for name in names])
+
+
+def check_keys(mechanism: Drawing[Any], universe: object, schema: pa.Schema) -> None:
+    """Refuse key columns whose types are not those of the universe.
+
+    Here, by declarations: while rows are read, only data that has a row would be refused.
+
+    Raises:
+        InvalidParameter: a column has another type than the listed keys.
+        InvalidSource: a column cannot hold keys of the universe.
+    """
+    from dptally.mechanisms.dense_histogram import DenseHistogram
+    from dptally.universes import read_universe
+
+    if isinstance(mechanism, DenseHistogram):
+        mechanism.check_types(schema)
+    elif len(schema) == 1:
+        read_universe(universe).indices(schema.empty_table().column(0))
 
 
 def refuse_options(mechanism: str, **options: object) -> None:

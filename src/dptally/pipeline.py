@@ -17,6 +17,7 @@ from dptally.mechanism_requests import (
     SKETCH,
     Drawing,
     assumed_keys,
+    check_keys,
     checked_units,
     make_mechanism,
     make_pure_mechanism,
@@ -178,6 +179,7 @@ def publish(
         pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         with paying(ledger, pure.spends, bits, unit=unit) as paid:
             rows = _open(source, key, unit, count, nulls, format, **place, assumed=assumed_keys(pure, universe, key))
+            check_keys(pure, universe, rows.key_schema)
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == SKETCH:
         keys = checked_units(unit, max_keys_per_unit)

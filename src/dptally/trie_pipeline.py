@@ -106,6 +106,7 @@ def publish_tree(
             types=types,
             assumed=_key_schema(mechanism, key),
         )
+        mechanism.check_type(rows.key_schema.field(0).type)
         with count_keys(
             rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
         ) as frequencies:

@@ -105,6 +105,15 @@ class DenseHistogram:
         """Names and types of the key columns, which are those of the public set."""
         return self._keys.schema
 
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse key columns of other types than the set has, before a row of them is read.
+
+        Raises:
+            InvalidParameter: names the column and both types.
+        """
+        if len(schema) == self._keys.num_columns:
+            self._index.places(schema.empty_table())
+
     @property
     def spends(self) -> Spending:
         """What a draw spends."""

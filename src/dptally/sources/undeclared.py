@@ -9,7 +9,8 @@ value                               label (of a key)            identity (of a u
 ==================================  ==========================  =====================================
 text                                itself                      ``t`` and the text
 whole numbers, decimals, JSON's     canonical decimal           ``n`` and the canonical decimal
-numbers, floats with a whole value
+numbers; floats with a whole value
+of at most 64 digits
 other floats                        shortest decimal that       ``n`` and the exact value of the
                                     reads back as the float     float, as a canonical decimal
 truth values                        true, false                 ``b`` and the label
@@ -158,7 +159,7 @@ def _of_float(value: Any, exact: bool) -> str | None:
     number = float(value)
     if not math.isfinite(number):
         return None
-    if exact or number.is_integer():
+    if exact or (number.is_integer() and abs(number) < 10.0**_WRITTEN_OUT):
         return _number(format(decimal.Decimal(number), "f"))
     return _number(repr(number))
 
