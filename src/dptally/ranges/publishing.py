@@ -19,6 +19,8 @@ from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.releases.range_release import RangeRelease
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dptally.ledger.paying import AnyLedger
@@ -51,6 +53,7 @@ def publish_quantiles(
     progress: bool | Progress | None = None,
     table: str | None = None,
     query: str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> RangeRelease:
     """Publish a tree of counts over a public interval, which answers quantiles, ranges and shares.
 
@@ -81,6 +84,7 @@ def publish_quantiles(
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
         table: of a database, as in `dptally.publish`.
         query: of a database, instead of a table.
+        types: as in `dptally.publish`.
 
     Returns:
         RangeRelease: what may be shown to anyone.
@@ -99,7 +103,7 @@ def publish_quantiles(
     grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
     chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
+        rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
         values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
         guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
         return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
@@ -129,6 +133,7 @@ def find_quantile(
     progress: bool | Progress | None = None,
     table: str | None = None,
     query: str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> QuantileAnswer:
     """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
 
@@ -158,6 +163,7 @@ def find_quantile(
         progress: shown or not.
         table: of a database.
         query: of a database, instead of a table.
+        types: as in `dptally.publish`.
     """
     bits = SystemBits() if randomness is None else randomness
     grid = make_grid(low, high, resolution=resolution, branching=2, outside=outside)
@@ -172,7 +178,7 @@ def find_quantile(
         rounds=rounds,
     )
     with paying(ledger, search.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
+        rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
         below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
         step = search.start()
         while not isinstance(step, QuantileAnswer):

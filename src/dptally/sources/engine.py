@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal
@@ -118,9 +119,7 @@ class Session:
         """Make a stream of batches readable, once, under a name; an error in it surfaces as it was raised."""
         self.register(name, pa.RecordBatchReader.from_batches(schema, self._watched(batches)))
 
-    def define(
-        self, name: str, function: Callable[..., pa.Array], parameters: list[str], result: str
-    ) -> None:
+    def define(self, name: str, function: Callable[..., pa.Array], parameters: list[Any], result: str) -> None:
         """Make a function of Arrow columns callable in SQL, once; an error in it surfaces as it was raised."""
         if name in self._defined:
             return
@@ -134,7 +133,8 @@ class Session:
                 self._failure = error
                 raise
 
-        self._connection.create_function(name, watched, parameters, result, type="arrow", null_handling="special")
+        columns, nulls = PythonUDFType.ARROW, FunctionNullHandling.SPECIAL
+        self._connection.create_function(name, watched, parameters, result, type=columns, null_handling=nulls)
 
     def keep(self, reader: object) -> None:
         """Close `reader` together with the session."""

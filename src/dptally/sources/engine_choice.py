@@ -91,9 +91,7 @@ def scan_by_polars(
         return Scan(types=types, attach=attach, undeclared=scan.undeclared, unordered=True)
     counted = selected.group_by(names).agg(pl.len().cast(pl.Int64).alias("w"))
     with_counts = frames.LazyAttachment(counted, schema.append(pa.field("w", pa.int64())))
-    return Scan(
-        types=types, attach=attach, undeclared=scan.undeclared, attach_counted=with_counts, unordered=True
-    )
+    return Scan(types=types, attach=attach, undeclared=scan.undeclared, attach_counted=with_counts, unordered=True)
 
 
 def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:

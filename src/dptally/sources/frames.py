@@ -12,22 +12,24 @@ import pyarrow.compute as pc
 from dptally.errors import InvalidSource
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import BATCH_ROWS, Session, describe
+from dptally.sources.files import refuse_same_files
 from dptally.sources.scan import Scan
 from dptally.sources.undeclared import texts
 
 __all__ = [
     "LazyAttachment",
+    "is_declared",
     "open_arrow",
     "open_dataset",
     "open_pandas",
     "open_polars",
     "open_reader",
     "open_relation",
-    "is_declared",
     "pandas_array",
     "pandas_table",
     "polars_columns",
 ]
+
 
 def _positional(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
@@ -70,6 +72,7 @@ def open_reader(reader: Any, wanted: Sequence[str]) -> Scan:
 def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow dataset; only the wanted columns are read from it."""
     require_columns(wanted, dataset.schema.names)
+    refuse_same_files(_local_files(dataset))
     names = _positional(len(wanted))
     schema = pa.schema([dataset.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
 
@@ -81,6 +84,13 @@ def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
         return "SELECT * FROM source"
 
     return Scan(types=tuple(describe(schema)), attach=attach)
+
+
+def _local_files(dataset: Any) -> list[str]:
+    """The files on this machine that a dataset reads, with those of the datasets it is put together from."""
+    children = [name for child in getattr(dataset, "children", ()) for name in _local_files(child)]
+    local = type(getattr(dataset, "filesystem", None)).__name__ == "LocalFileSystem"
+    return [*children, *(dataset.files if local else ())]
 
 
 def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
@@ -164,7 +174,7 @@ def is_declared(series: Any) -> bool:
     import pandas as pd
 
     dtype = series.dtype
-    return bool((dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype) != object)
+    return not pd.api.types.is_object_dtype(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else dtype)
 
 
 def pandas_array(series: Any, what: str, *, identities: bool = False) -> pa.Array:

@@ -84,9 +84,7 @@ class Rows:
         """Whether a column has no declared type; JSON holds values of any."""
         return position in self._scan.undeclared or self._scan.types[position] == "JSON"
 
-    def _form(
-        self, position: int, name: str, stated: str | None, assumed: str | None, *, of_unit: bool = False
-    ) -> str:
+    def _form(self, position: int, name: str, stated: str | None, assumed: str | None, *, of_unit: bool = False) -> str:
         """SQL for the canonical form of a key, or of the unit."""
         column, declared = f"c{position}", self._scan.types[position]
         if not self._is_open(position):
@@ -280,9 +278,7 @@ def open_rows(
         check_engine_for(engine, "databases, which count by themselves")
         stated = read_types(types, (*names, *(() if unit is None else (unit,))))
         identified = None if unit in stated else unit
-        scan = open_database(
-            source, key=names, unit=unit, count=count, table=table, query=query, identified=identified
-        )
+        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query, identified=identified)
         return Rows(
             scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=_assumed_types(assumed, names)
         )

@@ -19,8 +19,8 @@ class Scan:
             has a say in them. JSON is text that holds one JSON value.
         attach: makes the source readable in a session and returns SQL that selects the wanted columns as c0,
             c1, ...
-        undeclared: positions of columns without a declared type. They come as text (VARCHAR), every value by the rule of
-            `dptally.sources.undeclared`, or as JSON.
+        undeclared: positions of columns without a declared type. They come as text (VARCHAR), every value by the rule
+            of `dptally.sources.undeclared`, or as JSON.
         text: whether the source is a text file, CSV or JSON.
         once: whether the source can be read one time only.
         paths: files the session must be allowed to read.

@@ -269,7 +269,8 @@ def _json_select(paths: Sequence[str], wanted: Sequence[str]) -> str:
 
     DuckDB turns numbers into floats. So lines with a number that a float may not hold, and those with halves of
     characters (surrogates), which DuckDB refuses, go to `undeclared.json_field`, and so does what does not begin
-    as an object: there the numbers stay as they are written. A decimal of at most 15 digits comes back from a float as it was.
+    as an object: there the numbers stay as they are written. A decimal of at most 15 digits comes back from a float as
+    it was.
     """
     lines = (
         f"SELECT line FROM read_csv([{', '.join(map(quote_literal, paths))}], columns = {{'line': 'VARCHAR'}}, "  # noqa: S608

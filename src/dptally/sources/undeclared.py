@@ -9,7 +9,8 @@ value                               label (of a key)            identity (of a u
 ==================================  ==========================  =====================================
 text                                itself                      ``t`` and the text
 whole numbers, decimals, JSON's     canonical decimal           ``n`` and the canonical decimal
-numbers, floats with a whole value
+numbers; floats with a whole value
+of at most 64 digits
 other floats                        shortest decimal that       ``n`` and the exact value of the
                                     reads back as the float     float, as a canonical decimal
 truth values                        true, false                 ``b`` and the label
@@ -36,7 +37,7 @@ import math
 import operator
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _written(negative: bool, digits: str, power: int) -> str:
     """The canonical decimal of digits * 10^power; the first and the last digit are not 0."""
     sign = "-" if negative else ""
     before = len(digits) + power  # digits before the point
-    if 0 <= power and before <= _WRITTEN_OUT:
+    if power >= 0 and before <= _WRITTEN_OUT:
         return f"{sign}{digits}{'0' * power}"
     if power < 0 < before and len(digits) <= _WRITTEN_OUT:
         return f"{sign}{digits[:before]}.{digits[before:]}"
@@ -158,7 +159,7 @@ def _of_float(value: Any, exact: bool) -> str | None:
     number = float(value)
     if not math.isfinite(number):
         return None
-    if exact or number.is_integer():
+    if exact or (number.is_integer() and abs(number) < 10.0**_WRITTEN_OUT):
         return _number(format(decimal.Decimal(number), "f"))
     return _number(repr(number))
 
@@ -177,7 +178,7 @@ def _number(literal: str) -> str | None:
 
 
 def _of_moment(value: Any, exact: bool) -> str | None:
-    if value != value:  # noqa: PLR0124 - pandas' missing time is a datetime that is not equal to itself
+    if value != value:
         return None
     try:
         moment = value.replace(tzinfo=None) if value.utcoffset() is None else value.astimezone(datetime.UTC)
@@ -214,7 +215,7 @@ def _of_numpy_moment(value: Any, exact: bool) -> str | None:
         return None
     precision = np.datetime_data(value.dtype)[0]
     known = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}.get(precision, precision)
-    return f"d{_short(str(np.datetime_as_string(value, unit=known)))}"
+    return f"d{_short(str(value.astype(f'datetime64[{known}]')))}"
 
 
 def _of_uuid(value: uuid.UUID, exact: bool) -> str:
@@ -294,7 +295,10 @@ def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
         found = None  # some of it is not Unicode, or beyond 64 bits
     if found is None:
         return pa.array(map(identity if identities else label, values), pa.large_string())
-    return pc.binary_join_element_wise("t" if kinds <= {str} else "n", found, "") if identities else found
+    if not identities:
+        return found
+    tag, nothing = (pa.scalar(text, pa.large_string()) for text in ("t" if kinds <= {str} else "n", ""))
+    return pc.binary_join_element_wise(tag, found, nothing)
 
 
 def read_json(text: str) -> Any:
