@@ -131,7 +131,7 @@ def test_threads_that_begin_one_sketch_make_one_stream() -> None:
         sketch = dptally.MisraGriesSketch(4)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(sketch.update, [["a"]] * 4))
-        assert len(sketch.streams) == 1
+        assert (len(sketch.streams), sketch.total) == (1, 4)
 
 
 def test_a_refusal_changes_nothing() -> None:

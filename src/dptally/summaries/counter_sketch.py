@@ -419,8 +419,9 @@ class CounterSketch:
 
         Both are done for every batch, whether or not there are rows in it, so that neither tells whether there are.
         """
-        self._settle(kind_of(declared))
-        with _BEGINNING:
+        kind = kind_of(declared)
+        with _BEGINNING:  # threads may share a sketch
+            self._settle(kind)
             if not self.streams:
                 self.streams = frozenset({new_identity()})
 
