@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 
 from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.sketch_keys import key_buffers
+from dptally.summaries.sketch_keys import key_buffers, kind_of
 
 UNIVERSE = 1_000_000
 
@@ -70,7 +70,7 @@ def streams(rows: int, capacity: int, kind: str, zipf_numbers: Any, rng: np.rand
 def hashing(array: pa.Array) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """What hashes every key: with the table's hash, with Polars'."""
     pieces = list(key_buffers(array))
-    sketch = MisraGriesSketch(1, kind=pieces[0].kind)
+    sketch = MisraGriesSketch(1, kind=kind_of(array.type))
 
     def work() -> None:
         for piece in pieces:

@@ -14,6 +14,8 @@ from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.privacy.accounting import Spending
@@ -25,6 +27,8 @@ __all__ = [
     "PURE",
     "SKETCH",
     "Drawing",
+    "assumed_keys",
+    "check_keys",
     "checked_units",
     "make_mechanism",
     "make_pure_mechanism",
@@ -153,6 +157,42 @@ def make_pure_mechanism(
     if name == "sparse":
         return pure_requests.make_sparse(epsilon, max_keys_per_unit=max_keys_per_unit, **taken)
     return pure_requests.make_compact(epsilon, max_keys_per_unit=max_keys_per_unit, **taken)
+
+
+def assumed_keys(mechanism: Drawing[Any], universe: object, key: str | Sequence[str] | None) -> pa.Schema | None:
+    """Names and types of keys that have no declared type, from the universe of a pure mechanism: that is public.
+
+    Universes of ours read numbers and dates that are written as text by rules of their own.
+    """
+    import pyarrow as pa
+
+    from dptally.mechanisms.dense_histogram import DenseHistogram
+    from dptally.universes import Bijection
+
+    if isinstance(mechanism, DenseHistogram):
+        return mechanism.key_schema
+    if not isinstance(universe, Bijection):
+        return None
+    names = ["key"] if key is None else [key] if isinstance(key, str) else list(key)
+    return pa.schema([(name, universe.type) for name in names])
+
+
+def check_keys(mechanism: Drawing[Any], universe: object, schema: pa.Schema) -> None:
+    """Refuse key columns whose types are not those of the universe.
+
+    Here, by declarations: while rows are read, only data that has a row would be refused.
+
+    Raises:
+        InvalidParameter: a column has another type than the listed keys.
+        InvalidSource: a column cannot hold keys of the universe.
+    """
+    from dptally.mechanisms.dense_histogram import DenseHistogram
+    from dptally.universes import read_universe
+
+    if isinstance(mechanism, DenseHistogram):
+        mechanism.check_types(schema)
+    elif len(schema) == 1:
+        read_universe(universe).indices(schema.empty_table().column(0))
 
 
 def refuse_options(mechanism: str, **options: object) -> None:

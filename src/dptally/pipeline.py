@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import PurePath
@@ -16,6 +16,8 @@ from dptally.mechanism_requests import (
     PURE,
     SKETCH,
     Drawing,
+    assumed_keys,
+    check_keys,
     checked_units,
     make_mechanism,
     make_pure_mechanism,
@@ -100,6 +102,7 @@ def publish(
     table: str | None = None,
     query: str | None = None,
     engine: str = "auto",
+    types: Mapping[str, str] | None = None,
     collect: bool = True,
 ) -> Release | CompactRelease | SparkRelease:
     """Publish a table of private keys and counts.
@@ -152,6 +155,9 @@ def publish(
         table: of a database: the name of a table, or "schema.table".
         query: of a database: one SELECT statement instead of a table.
         engine: "auto", "duckdb", "polars" or "spark": what reads and counts. The law of the release is the same.
+        types: types of key and unit columns that have no declared type, such as ``{"age": "int64"}``: text, int64,
+            float64, bool, date, time, timestamp, timestamptz, bytes or decimal(precision,scale). Columns of CSV, JSON
+            and Python objects are text if left out. A value that is not written as one of its type is null.
         collect: False leaves the released rows of a Spark DataFrame on the cluster.
 
     Returns:
@@ -171,7 +177,7 @@ def publish(
     bits = SystemBits() if randomness is None else randomness
     wanted = _checked_sampling(sampling, unit)
     on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
-    place = {"table": table, "query": query, "engine": engine}
+    place = {"table": table, "query": query, "engine": engine, "types": types}
     if mechanism in PURE:
         keys = checked_units(unit, max_keys_per_unit)
         asked = {
@@ -183,7 +189,8 @@ def publish(
         }
         pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         with paying(ledger, pure.spends, bits, unit=unit) as paid:
-            rows = _open(source, key, unit, count, nulls, format, **place)
+            rows = _open(source, key, unit, count, nulls, format, **place, assumed=assumed_keys(pure, universe, key))
+            check_keys(pure, universe, rows.key_schema)
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == SKETCH:
         keys = checked_units(unit, max_keys_per_unit)
@@ -198,7 +205,7 @@ def publish(
                 from dptally.spark.publishing import publish_sketch
                 from dptally.spark.rows import open_frame
 
-                frame = _open_with_spark(source, key, unit, count, format)
+                frame = _open_with_spark(source, key, unit, count, format, types)
                 spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
                 _refuse_reserved(spark_rows.key)
                 with progress_reporter(progress) as report:
@@ -224,7 +231,7 @@ def publish(
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
         if on_spark:
-            frame = _open_with_spark(source, key, unit, count, format)  # first: it says what is not installed
+            frame = _open_with_spark(source, key, unit, count, format, types)  # first: it says what is not installed
             from dptally.spark import publishing
             from dptally.spark.rows import open_frame
 
@@ -376,20 +383,27 @@ def _checked_engine(
 
 
 def _open_with_spark(
-    source: Any, key: str | Sequence[str] | None, unit: str | None, count: str | None, format_name: str | None
+    source: Any,
+    key: str | Sequence[str] | None,
+    unit: str | None,
+    count: str | None,
+    format_name: str | None,
+    types: Mapping[str, str] | None,
 ) -> Any:
     """Files as a Spark DataFrame, read by the rules of one machine; a DataFrame stays what it is."""
     from dptally.sources.databases import is_url
     from dptally.spark import is_spark_frame, open_files
 
     if is_spark_frame(source):
+        if types:
+            raise InvalidParameter("types is for columns without a declared type, and a Spark DataFrame declares all.")
         return source
     if is_url(source) or not isinstance(source, str | PurePath | list | tuple):
         raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
     if key is None:
         raise InvalidParameter("key must name the key column of a table.")
     paths = source if isinstance(source, list | tuple) else [source]
-    return open_files([str(path) for path in paths], key=key, unit=unit, count=count, format=format_name)
+    return open_files([str(path) for path in paths], key=key, unit=unit, count=count, format=format_name, types=types)
 
 
 def _draw(

@@ -5,7 +5,7 @@ A test compares these options with the signature of `publish` itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
@@ -48,3 +48,4 @@ class PublishOptions(TypedDict, total=False):
     table: str | None
     query: str | None
     engine: str
+    types: Mapping[str, str] | None

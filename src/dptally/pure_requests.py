@@ -201,7 +201,7 @@ def _listed_keys(universe: Any, key: str | Sequence[str] | None, nulls: Literal[
     # An iterator: keys of a list may be written like names of files, and those of a mapping come without counts.
     source = iter(universe) if isinstance(universe, list | tuple | set | frozenset | Mapping) else universe
     try:
-        rows = open_rows(source, key=key, unit=None, nulls=nulls)
+        rows = open_rows(source, key=key, unit=None, nulls=nulls, infer=True)
     except InvalidParameter as error:
         raise InvalidParameter(str(error).replace("in the source", "in the universe", 1)) from None  # files are named
     with count_keys(rows, max_keys_per_unit=1, bits=SystemBits()) as found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dptally.ledger.paying import paying
@@ -11,6 +11,8 @@ from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dptally.heavy_hitters.tree import PrefixTree
     from dptally.ledger.paying import AnyLedger
     from dptally.observation_models.round_parameters import Composition
@@ -39,6 +41,7 @@ def publish_tree(
     progress: bool | Progress | None = None,
     table: str | None = None,
     query: str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> PrefixTree:
     """Publish the frequent prefixes and values of a column of strings, as a tree.
 
@@ -63,6 +66,7 @@ def publish_tree(
         progress: as in `dptally.publish`.
         table: of a database, as in `dptally.publish`.
         query: of a database, instead of a table.
+        types: as in `dptally.publish`; a key without a declared type is a whole number for the domain "bits".
 
     Returns:
         PrefixTree: what may be shown to anyone.
@@ -90,10 +94,29 @@ def publish_tree(
     from dptally.summaries.frequencies import count_keys
 
     with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
-        rows = open_rows(source, key=key, unit=unit, count=count, nulls="drop", format=format, table=table, query=query)
+        rows = open_rows(
+            source,
+            key=key,
+            unit=unit,
+            count=count,
+            nulls="drop",
+            format=format,
+            table=table,
+            query=query,
+            types=types,
+            assumed=_key_schema(mechanism, key),
+        )
+        mechanism.check_type(rows.key_schema.field(0).type)
         with count_keys(
             rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
         ) as frequencies:
             tree = mechanism.draw(frequencies, paid.bits)
         tree.guarantee = paid.sign(tree.guarantee)
         return tree
+
+
+def _key_schema(mechanism: TrieHeavyHitters, key: str | None) -> pa.Schema | None:
+    """The type of a key that has no declared one: that of the domain."""
+    import pyarrow as pa
+
+    return pa.schema([(key or "key", pa.uint64())]) if mechanism.plan.domain.name == "bits" else None

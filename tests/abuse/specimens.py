@@ -114,9 +114,10 @@ def files() -> dict[str, Specimen]:
     keys = [key for key, count in COUNTS.items() for _ in range(count)]
     sketch.update(keys)
     users.update([keys[at : at + 2] for at in range(0, len(keys), 2)])
-    numbered = dptally.MisraGriesSketch(3)
+    numbered, other = dptally.MisraGriesSketch(3, kind="integer"), dptally.MisraGriesSketch(8)
+    other.update(keys)
     numbered.update([1, 1, 2, 3, 4, 4, 4, -(2**63)])
-    forms = {"single": sketch, "users": users, "numbers": numbered, "summed": dptally.sum_sketches([sketch, sketch])}
+    forms = {"single": sketch, "users": users, "numbers": numbered, "summed": dptally.sum_sketches([sketch, other])}
     for name, made in forms.items():
         found[f"sketch_{name}"] = Specimen(_saved(made, "s.sketch"), ".sketch", use_sketch)
     release = sketch.publish("1", "1e-6", randomness=SeededBits(7))

@@ -44,10 +44,11 @@ def test_show_is_for_the_owner(sketch: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("options", "form"), [((), "merged"), (("--sum",), "summed")])
-def test_merge(tmp_path: Path, sketch: Path, run: Run, options: tuple[str, ...], form: str) -> None:
+def test_merge(tmp_path: Path, events: Path, sketch: Path, run: Run, options: tuple[str, ...], form: str) -> None:
     """Sketches are merged, or added up, and published."""
-    both = tmp_path / "both.sketch"
-    done = run("sketch", "merge", sketch, sketch, *options, "-o", both, "--json")
+    both, other = tmp_path / "both.sketch", tmp_path / "other.sketch"
+    assert run("sketch", "build", events, "--key", "fruit", "-k", "20", "-o", other, "-q").status == 0
+    done = run("sketch", "merge", sketch, other, *options, "-o", both, "--json")
     assert json.loads(done.out)["form"] == form
     facts = json.loads(run("sketch", "publish", both, *PRIVACY, "--json").out)
     assert facts["guarantee"]["mechanism"] == "misra_gries"

@@ -100,7 +100,7 @@ def test_native_sketch_is_algorithm_1_with_more_counters_than_a_batch_has_rows(c
         stream = rng.permutation(int(spread * capacity))[np.where(rng.random(4000) < 0.4, often, seldom)].tolist()
         expected = {key[1]: n for key, n in reference.misra_gries(capacity, stream)[0].items() if key[0] == 1}
         for keys in (stream, [f"item-{key:08d}" for key in stream], [f"{key:08d} with a long tail" for key in stream]):
-            sketch = MisraGriesSketch(capacity, bits=SeededBits(1))
+            sketch = MisraGriesSketch(capacity, kind="integer" if keys is stream else "string", bits=SeededBits(1))
             for start in range(0, len(keys), 1500):
                 sketch.update(keys[start : start + 1500])
             found, counts = sketch.counters()
@@ -216,15 +216,18 @@ def test_merging_keeps_neighbours_within_one(capacity: int) -> None:
 @pytest.mark.parametrize("capacity", [1, 2])
 def test_merged_sketches_of_neighbours_differ_by_one_at_most(capacity: int) -> None:
     """Corollary 18: three streams, one of them with an element removed, merged in a fixed order by the public class."""
-    sketches = {}
-    for stream in streams(3, 4):
-        sketches[stream] = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
-        sketches[stream].update(np.array(stream, dtype=np.int64))
-    others = [(), (0, 0, 1), (2, 1, 2, 2), (0, 1, 2, 0)]
-    for second, third in itertools.product(others[1:], others):
+
+    def sketch_of(stream: tuple[int, ...]) -> MisraGriesSketch:
+        made = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+        made.update(np.array(stream, dtype=np.int64))
+        return made
+
+    sketches = {stream: sketch_of(stream) for stream in streams(3, 4)}
+    others: list[tuple[int, ...]] = [(), (0, 0, 1), (2, 1, 2, 2), (0, 1, 2, 0)]
+    for second, third in itertools.product(map(sketch_of, others[1:]), map(sketch_of, others)):
         found = {}
-        for stream in sketches:
-            merged = sketches[second].merge(sketches[stream], sketches[third])
+        for stream, sketch in sketches.items():
+            merged = second.merge(sketch, third)
             keys, counts = merged.counters()
             found[stream] = dict(zip(keys.to_pylist(), counts.tolist(), strict=True))
         assert all(one_above_the_other(one, other) for one, other in neighbours(found))
@@ -254,14 +257,18 @@ def test_merged_user_sketches_of_neighbours_differ_by_one_at_most() -> None:
     """Corollary 28: two streams of users, one of them with a user removed, merged by the public class."""
     capacity = 2
     sets = [keys for size in range(1, 4) for keys in itertools.combinations(range(3), size)]
-    sketches = {}
-    for stream in [stream for exactly in range(4) for stream in itertools.product(sets, repeat=exactly)]:
-        sketches[stream] = UserMisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
-        sketches[stream].update([list(user) for user in stream])
-    for other in [((0, 1), (0, 1)), ((2,), (1, 2), (0, 2)), ((0, 1, 2),)]:
+
+    def sketch_of(stream: Sequence[Sequence[int]]) -> UserMisraGriesSketch:
+        made = UserMisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+        made.update([list(user) for user in stream])
+        return made
+
+    users = [stream for exactly in range(4) for stream in itertools.product(sets, repeat=exactly)]
+    sketches = {stream: sketch_of(stream) for stream in users}
+    for other in map(sketch_of, [((0, 1), (0, 1)), ((2,), (1, 2), (0, 2)), ((0, 1, 2),)]):
         found = {}
         for stream, sketch in sketches.items():
-            keys, counts = sketch.merge(sketches[other]).counters()
+            keys, counts = sketch.merge(other).counters()
             found[stream] = dict(zip(keys.to_pylist(), counts.tolist(), strict=True))
         assert all(one_above_the_other(one, two) for one, two in neighbours(found))
 
@@ -319,7 +326,8 @@ def test_looking_at_a_sketch_changes_nothing(capacity: int, text: bool) -> None:
     rng = np.random.default_rng(capacity)
     numbers = rng.permutation(1000)[np.minimum(rng.zipf(1.2, 3000) - 1, 999)]
     stream = [f"key {number:030}"[: int(number) % 40 + 4] if text else int(number) for number in numbers]
-    watched, unwatched = MisraGriesSketch(capacity), MisraGriesSketch(capacity)
+    kind: Any = "string" if text else "integer"
+    watched, unwatched = (MisraGriesSketch(capacity, kind=kind) for _ in range(2))
     cuts = np.unique(np.concatenate([[0, 3000], rng.integers(0, 3000, 300)]))
     for start, end in itertools.pairwise(cuts.tolist()):
         watched.update(stream[start:end])

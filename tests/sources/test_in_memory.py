@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import decimal
 from collections import Counter
 from typing import Any
 
@@ -18,23 +18,20 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources import open_rows
 from tests.sources.counting import counts_of
 
-KEYS = st.one_of(
-    st.lists(st.text()),
-    st.lists(st.binary()),
-    st.lists(st.integers(-(2**63), 2**63 - 1)),
-    st.lists(st.booleans()),
-    st.lists(st.dates()),
-    st.lists(st.datetimes()),
-    st.lists(st.tuples(st.text(), st.integers(0, 3))),
-)
-
 
 @settings(max_examples=40, deadline=None)
-@given(KEYS)
-def test_iterables_are_counted(keys: list[Any]) -> None:
+@given(st.lists(st.text()))
+def test_iterables_are_counted(keys: list[str]) -> None:
     """Lists and generators give what collections.Counter gives."""
     assert counts_of(keys) == Counter(keys)
     assert counts_of(key for key in keys) == Counter(keys)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text(), st.integers(-(2**70), 2**70))))
+def test_tuples_are_keys_of_several_columns(keys: list[tuple[str, int]]) -> None:
+    """Each part of a tuple is a column of text."""
+    assert counts_of(keys, key=["x", "y"]) == Counter((text, str(number)) for text, number in keys)
 
 
 @settings(max_examples=40, deadline=None)
@@ -50,71 +47,67 @@ def test_long_iterables_arrive_whole() -> None:
     for source in (keys, iter(keys)):
         assert counts_of(source) == {"a": 70_000, "b": 70_000}
     assert counts_of(iter(keys), nulls="keep") == {"a": 70_000, "b": 70_000, None: 140_000}
-    assert counts_of(range(200_000)) == dict.fromkeys(range(200_000), 1)
+    assert counts_of(range(200_000)) == dict.fromkeys(map(str, range(200_000)), 1)
 
 
 @pytest.mark.parametrize(
     "source",
     [
         np.array([1, 2, 1]),
-        np.array([1, 2, 1], dtype=object),
         pl.Series([1, 2, 1]),
         pl.Series([1, 2, 1]).shuffle(seed=1),
         pd.Series([1, 2, 1]),
         pd.Index([1, 2, 1]),
         pa.array([1, 2, 1]),
         pa.chunked_array([[1, 2], [1]]),
-        (1, 2, 1),
-        {1: 2, 2: 1},
     ],
     ids=lambda source: type(source).__name__,
 )
 def test_arrays_and_series(source: Any) -> None:
-    """All one-dimensional containers are read alike."""
+    """All one-dimensional containers with a type of their own are read alike, and keep it."""
     assert counts_of(source) == {1: 2, 2: 1}
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        np.array([1, 2, 1], dtype=object),
+        pd.Series([1, 2, 1], dtype=object),
+        pd.Index([1, 2, 1], dtype=object),
+        [1, 2, 1],
+        (1, 2.0, decimal.Decimal("1.0")),
+        {1: 2, 2: 1},
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_containers_of_objects(source: Any) -> None:
+    """Objects declare no type: they become text, or the type that is stated."""
+    assert counts_of(source) == {"1": 2, "2": 1}
+    assert counts_of(source, types={"key": "int64"}) == {1: 2, 2: 1}
+
+
 def test_names_of_keys() -> None:
-    """Keys are named key, or key_1, key_2, ... when they are tuples, or as asked."""
-    assert open_rows(["a"], key=None, unit=None).key == ("key",)
-    assert open_rows([("a", 1)], key=None, unit=None).key == ("key_1", "key_2")
-    assert open_rows([("a", 1)], key=["x", "y"], unit=None).key == ("x", "y")
-    assert open_rows([], key=["x", "y"], unit=None).key == ("x", "y")
-    assert open_rows({}, key=None, unit=None).key == ("key",)
-    with pytest.raises(InvalidParameter, match="key names 1 columns, but the keys have 2"):
-        open_rows([("a", 1)], key="x", unit=None)
-
-
-def test_types_of_python_keys() -> None:
-    """Zones are brought to UTC, numpy scalars are numbers, and 1 is not True."""
-    berlin = dt.timezone(dt.timedelta(hours=1))
-    noon = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
-    assert counts_of([noon, noon.astimezone(berlin)]) == {noon: 2}
-    assert counts_of([np.int64(1), 1]) == {1: 2}
-    assert [type(key) for key in counts_of([True, True])] == [bool]
+    """Keys are named key, or as asked; how many columns there are depends on the names alone."""
+    for source in (["a"], [("a", 1)], [], {}):
+        assert open_rows(source, key=None, unit=None).key == ("key",)
+        assert open_rows(source, key=["x", "y"], unit=None).key == ("x", "y")
+    assert counts_of([("a", 1), ("a", 1.0), "a"]) == {'["a",1]': 2, "a": 1}
+    mixed = [("a", 1), "a", ("a",), ("a", 1, 2), None]
+    assert counts_of(mixed, key=["x", "y"]) == {("a", "1"): 1}
+    assert counts_of(mixed, key=["x", "y"], nulls="keep") == {("a", "1"): 1, (None, None): 4}
+    with pytest.raises(InvalidParameter, match="key names 2 columns, but the source holds 1"):
+        open_rows(np.array([1]), key=["x", "y"], unit=None)
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (["a", 1], "the keys are of several types"),
-        (["a", b"a"], "the keys are of several types"),
-        ([1, True], "the keys are of several types"),
-        ([1, 1.0], "the keys are of several types"),
-        (["a"] * 70_000 + [1], "the keys are of several types"),
-        ([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], "some keys have a time zone"),
-        ([("a", 1), "a"], "some keys are tuples"),
-        ([("a", 1), ("a",)], "the same number of parts"),
-        ([object()], "keys must be str, bytes, int"),
-        ([2**63], "integers must fit in 64 bits"),
-        (["\ud800"], "text must be valid Unicode"),
         ({"a": 1.0}, "the counts of a mapping must be integers"),
         ({"a": True}, "the counts of a mapping must be integers"),
         ({"a": -1}, "must be between 0 and"),
         ({"a": 2**62 + 1}, "must be between 0 and"),
-        ({"a": 1, 2: 1}, "the keys are of several types"),
         ((1 / 0 for _ in "a"), "the source raised ZeroDivisionError while it was read"),
-        (pd.Series(["a", 1]), "mixes values of several types"),
+        (np.array([1j]), "the array has a dtype that cannot be a key"),
     ],
 )
 def test_bad_keys(source: Any, message: str) -> None:

@@ -89,7 +89,7 @@ def test_same_release_as_from_a_file(server: Server, tmp_path: Path) -> None:
         ("identity", {"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11": 2}),
         ("bytes", {b"\x00\xff": 2}),
         ("price", {Decimal("1.50"): 2}),
-        ("document", {'{"a": 1}': 2}),
+        ("document", {'{"a":1}': 2}),
     ],
 )
 def test_types(server: Server, column: str, expected: dict[Any, int]) -> None:

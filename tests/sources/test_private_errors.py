@@ -32,7 +32,6 @@ FILES: dict[str, bytes] = {
     "long.csv": b"k,u\na,1\n" + MARKER.encode() * 400_000 + b",1\n",
     "bad.jsonl": f'{{"k":"a","u":1}}\n{{"k":{MARKER}}}\n'.encode(),
     "late.jsonl": b'{"k":"a","u":1}\n' * 500 + f'"{MARKER}"\n'.encode(),
-    "twice.jsonl": b'{"k":"a","u":1}\n' * 500 + f'{{"k":"{MARKER}","k":"b"}}\n'.encode(),
     "late_bad.jsonl": b'{"k":"a","u":1}\n' * 500 + f'{{"k":"{MARKER}\n'.encode(),
     "encoding.jsonl": b'{"k":"a","u":1}\n' * 500 + b'{"k":"' + MARKER.encode() + b'\xff"}\n',
     "list.json": f'[{{"k":"{MARKER}"}}]'.encode(),
@@ -76,23 +75,16 @@ def failing_lazy_frame() -> Any:
 
 
 TABLES: dict[str, Callable[[], Any]] = {
-    "pandas mixed": lambda: pd.DataFrame({"k": [1, MARKER], "u": [1, 2]}, dtype=object),
-    "pandas objects": lambda: pd.DataFrame({"k": [{MARKER: 1}], "u": [1]}),
-    "pandas surrogates": lambda: pd.DataFrame({"k": pd.Series([MARKER + "\ud800"], dtype=object), "u": [1]}),
+    "pandas dtype": lambda: pd.DataFrame({"k": pd.Series([MARKER], dtype="category").cat.codes * 1j, "u": [1]}),
     "arrow text": bad_text,
     "reader": failing_reader,
     "relation": failing_relation,
     "lazy": failing_lazy_frame,
 }
 KEYS: dict[str, Callable[[], Any]] = {
-    "mixed": lambda: [1, MARKER],
-    "late": lambda: [1] * 70_000 + [MARKER],
-    "surrogates": lambda: [MARKER + "\ud800"],
     "generator": lambda: raising([MARKER]),
     "late generator": lambda: raising([MARKER] * 70_000),
     "mapping": lambda: {MARKER: MARKER},
-    "mapping keys": lambda: {MARKER: 1, 2: 1},
-    "numpy": lambda: np.array([MARKER, 1], dtype=object),
     "names of files": lambda: (MARKER + ".csv",),
 }
 

@@ -33,9 +33,9 @@ def open_stream(spark: Any, folder: Path, tmp_path: Path) -> Any:
     """Opens the stream of this test, and stops it at the end."""
     opened: list[SketchStream] = []
 
-    def make(**options: Any) -> SketchStream:
-        frame = spark.readStream.schema("k string").option("maxFilesPerTrigger", 1).parquet(str(folder))
-        opened.append(SketchStream(frame, tmp_path / "state", key="k", capacity=10, buckets=2, **options))
+    def make(kind: str = "string", state: str = "state", **options: Any) -> SketchStream:
+        frame = spark.readStream.schema(f"k {kind}").option("maxFilesPerTrigger", 1).parquet(str(folder))
+        opened.append(SketchStream(frame, tmp_path / state, key="k", capacity=10, buckets=2, **options))
         return opened[-1]
 
     yield make
@@ -43,9 +43,9 @@ def open_stream(spark: Any, folder: Path, tmp_path: Path) -> Any:
         stream.stop()
 
 
-def add(folder: Path, number: int, words: list[str] = WORDS) -> None:
+def add(folder: Path, number: int, words: list[Any] = WORDS, kind: pa.DataType | None = None) -> None:
     """A file that arrives at once."""
-    pq.write_table(pa.table({"k": words}), folder / f".{number}.parquet")
+    pq.write_table(pa.table({"k": pa.array(words, kind or pa.string())}), folder / f".{number}.parquet")
     (folder / f".{number}.parquet").rename(folder / f"{number}.parquet")
 
 
@@ -164,19 +164,70 @@ class MisraStream:
         self._stream.__exit__(*error)
 
 
-def test_publications_by_the_clock(open_stream: Open) -> None:
-    """They come whether there is anything to read or not."""
+def test_nothing_is_published_before_the_first_batch(open_stream: Open, folder: Path, tmp_path: Path) -> None:
+    """By the clock, and on request: nothing is drawn and nothing spent until a batch arrives. Then it is, rows or not:
+    whether a batch has any must not show in whether there is a release.
+    """
+    ledger = dptally.Ledger(tmp_path / "budget.db", epsilon=100, delta="1e-3")
     releases: list[Any] = []
     stream = open_stream()
-    stream.publish_every(releases.append, seconds=0.05, epsilon=1, delta="1e-6")
+    stream.publish_every(releases.append, seconds=0.01, epsilon=1, delta="1e-6", ledger=ledger)
+    assert not stream._stopping.wait(0.5)  # many ticks of the clock
+    with pytest.raises(InvalidParameter, match="no batch has arrived yet, so there is nothing to publish"):
+        stream.publish(1, "1e-6", ledger=ledger)
+    assert releases == []
+    assert ledger.history() == []
+    add(folder, 1, [])
+    stream.process_available()
+    assert stream.batch == 0
     while len(releases) < 2:
-        assert not stream._stopping.wait(0.05)
+        assert not stream._stopping.wait(0.01)
     stream.stop()
     assert len(releases[0]) == 0
+    assert len(ledger.history()) >= 2
+    with open_stream() as again:  # there is a batch already
+        assert len(again.publish(1, "1e-6")) == 0
 
 
-def test_a_publication_that_cannot_be_delivered_ends_reading(open_stream: Open) -> None:
+@pytest.mark.parametrize("kind", ["string", "bigint"])
+def test_the_type_of_keys_is_that_of_the_stream(open_stream: Open, folder: Path, tmp_path: Path, kind: str) -> None:
+    """A batch without rows and one with a row give releases of one schema, now and after a new start."""
+    value, arrow = ("7", pa.string()) if kind == "string" else (7, pa.int64())
+    found = []
+    for rows in (0, 1):
+        add(folder, rows, [value] * rows, arrow)
+        stream = open_stream(kind)
+        stream.process_available()
+        stream.stop()
+        for opened in (stream, open_stream(kind)):
+            opened.publish(1, "1e-6").save(tmp_path / "r.parquet", overwrite=True)
+            found.append(pq.read_schema(tmp_path / "r.parquet").remove_metadata())
+            opened.stop()
+    assert len(found) == 4 and set(found) == {found[0]}
+    assert found[0].types[0] == (pa.large_string() if kind == "string" else pa.int64())
+    other = "bigint" if kind == "string" else "string"
+    with pytest.raises(InvalidParameter, match="holds a sketch of keys of kind"):
+        open_stream(other)
+
+
+def test_a_stream_of_many_batches_is_one_stream(open_stream: Open, folder: Path, tmp_path: Path) -> None:
+    """Its file at one time and at another hold the same rows, and are not merged."""
+    files = []
+    for number in (1, 2):
+        add(folder, number)
+        with open_stream() as stream:
+            stream.process_available()
+            [path] = (tmp_path / "state").glob("*.sketch")
+            files.append(MisraGriesSketch.load(path))
+    assert files[0].streams == files[1].streams
+    assert len(files[0].streams) == 1
+    with pytest.raises(InvalidParameter, match="hold the same stream"):
+        files[0].merge(files[1])
+
+
+def test_a_publication_that_cannot_be_delivered_ends_reading(open_stream: Open, folder: Path) -> None:
     """It is not lost in a thread: who waits for the stream is told."""
+    add(folder, 1)
 
     def fail(release: Any) -> None:
         raise OSError("secret")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -203,10 +204,13 @@ def test_an_empty_sketch_gives_an_empty_release() -> None:
     assert release.table().columns == ["key", "value", "estimate", "lower", "upper"]
 
 
-@pytest.mark.parametrize("keys", [[5, 5, 5] * 400, [b"a", b"b"] * 400], ids=["integers", "bytes"])
-def test_keys_keep_their_type(keys: list[object]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [("integer", [5, 5, 5] * 400), ("unsigned", [5, 2**64 - 1] * 400), ("bytes", [b"a", b"b"] * 400)],
+)
+def test_keys_keep_their_type(kind: Any, keys: list[object]) -> None:
     """Integers and bytes leave as they came."""
-    sketch = dptally.MisraGriesSketch(4)
+    sketch = dptally.MisraGriesSketch(4, kind=kind)
     sketch.update(keys)
     assert set(sketch.publish(1, "1e-6").table()["key"]) == set(keys)
 

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.outputs import save_release
-from dptally.cli.parser import DATABASES, add_command, add_output_options, add_privacy, add_source, whole_number
+from dptally.cli.parser import (
+    DATABASES,
+    add_command,
+    add_output_options,
+    add_privacy,
+    add_source,
+    types_of,
+    whole_number,
+)
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -98,6 +106,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
         progress=request.progress,
         table=arguments.table,
         query=arguments.query,
+        types=types_of(arguments),
     )
     output = request.output
     if output is not None:

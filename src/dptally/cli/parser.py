@@ -30,6 +30,7 @@ __all__ = [
     "sampling_of",
     "share_or_percentage",
     "source_of",
+    "types_of",
     "whole_number",
 ]
 
@@ -135,10 +136,18 @@ def add_source(parser: Parser, *, needed: bool = True) -> None:
         metavar="INPUT",
         nargs="+" if needed else "*",
         help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
-        "named twice counts once",
+        "named twice counts once, and under two names is refused",
     )
     parser.add_argument("--table", metavar="NAME", help="of a database: the table, or schema.table")
     parser.add_argument("--query", metavar="SQL", help="of a database: a SELECT statement instead of a table")
+    parser.add_argument(
+        "--type",
+        metavar="COLUMN=TYPE",
+        action="append",
+        dest="types",
+        help="type of a key or unit column of CSV, JSON or SQLite that declares none, as age=int64 or "
+        "price=decimal(10,2) (default: text); other values are read as null; repeat for several",
+    )
 
 
 def source_of(arguments: argparse.Namespace) -> str | list[str]:
@@ -147,6 +156,21 @@ def source_of(arguments: argparse.Namespace) -> str | list[str]:
     if len(given) > 1 and any("://" in name for name in given):
         raise InvalidParameter("a database must be the only input.")
     return given[0] if len(given) == 1 else given
+
+
+def types_of(arguments: argparse.Namespace) -> dict[str, str] | None:
+    """The stated types of columns, or None."""
+    if arguments.types is None:
+        return None
+    found: dict[str, str] = {}
+    for given in arguments.types:
+        name, sign, stated = given.rpartition("=")
+        if not sign or not name:
+            raise InvalidParameter(f"--type must be COLUMN=TYPE, such as age=int64, got {given!r}.")
+        if name in found:
+            raise InvalidParameter(f"--type names column '{name}' twice.")
+        found[name] = stated
+    return found
 
 
 def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, sought: bool = False) -> None:

@@ -24,6 +24,7 @@ from dptally.cli.parser import (
     add_unit_bound,
     sampling_of,
     source_of,
+    types_of,
     whole_number,
 )
 from dptally.errors import InvalidParameter
@@ -135,6 +136,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         table=arguments.table,
         query=arguments.query,
         engine=arguments.engine,
+        types=types_of(arguments),
     )
     if isinstance(release, Release):
         deliver(arguments, request, release)

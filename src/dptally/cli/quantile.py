@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.cli.ledger import add_ledger_options, ledger_of
 from dptally.cli.outputs import save_release
-from dptally.cli.parser import DATABASES, add_command, add_confidence, add_source, source_of, whole_number
+from dptally.cli.parser import DATABASES, add_command, add_confidence, add_source, source_of, types_of, whole_number
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _OF_DATA = {
     "format": "--format",
     "table": "--table",
     "query": "--query",
+    "types": "--type",
     "output": "--output",
     "ledger": "--ledger",
     "not_private_seed": "--not-private-seed",
@@ -167,6 +168,7 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         progress=False if arguments.quiet or arguments.no_progress else None,
         table=arguments.table,
         query=arguments.query,
+        types=types_of(arguments),
     )
     if output is not None:
         save_release(release.save, output, overwrite=arguments.overwrite)

@@ -68,6 +68,11 @@ def _add_build(commands: Commands) -> None:
     build.add_argument(
         "--max-keys-per-unit", metavar="L", type=whole_number, default=1, help="with --unit (default: 1)"
     )
+    build.add_argument(
+        "--kind",
+        choices=("string", "bytes", "integer", "unsigned"),
+        help="what keys are; left out, the declared type of the column, or text in files that declare none",
+    )
     build.add_argument("--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell")
     build.add_argument("--checkpoint", metavar="FILE", help="where to write the sketch while it is being made")
     _add_output(build)
@@ -82,7 +87,7 @@ def _add_merge(commands: Commands) -> None:
         details=(
             "Merge sketches of equal capacity into one of that capacity. With --sum, their sensitivity is reduced\n"
             "first and they are added up: that takes memory for all of their counters, and needs far less noise when\n"
-            "it is published."
+            "it is published. A sketch that holds a stream of another one, or is a copy of it, is refused."
         ),
         example="dptally sketch merge monday.sketch tuesday.sketch -o both.sketch",
         also="dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch",
@@ -164,10 +169,10 @@ def _build(arguments: argparse.Namespace) -> None:
     sketch: AnySketch
     with progress_reporter(False if arguments.quiet or arguments.no_progress else None) as report:
         if arguments.unit is None:
-            sketch = MisraGriesSketch(arguments.capacity)
+            sketch = MisraGriesSketch(arguments.capacity, kind=arguments.kind)
             sketch.update_file(source, key=arguments.key, progress=report, **options)
         else:
-            sketch = UserMisraGriesSketch(arguments.capacity, arguments.max_keys_per_unit)
+            sketch = UserMisraGriesSketch(arguments.capacity, arguments.max_keys_per_unit, kind=arguments.kind)
             sketch.update_file(source, key=arguments.key, unit=arguments.unit, progress=report, **options)
     _deliver(arguments, sketch, output)
 

@@ -101,6 +101,20 @@ class DenseHistogram:
         return f"DenseHistogram(epsilon={self._epsilon}, {self._keys.num_rows} keys, bound={self.law.bound})"
 
     @property
+    def key_schema(self) -> pa.Schema:
+        """Names and types of the key columns, which are those of the public set."""
+        return self._keys.schema
+
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse key columns of other types than the set has, before a row of them is read.
+
+        Raises:
+            InvalidParameter: names the column and both types.
+        """
+        if len(schema) == self._keys.num_columns:
+            self._index.places(schema.empty_table())
+
+    @property
     def spends(self) -> Spending:
         """What a draw spends."""
         return Spending(self.name, self._epsilon, Fraction(0), (law_part(self.law, self._max_keys_per_unit),))

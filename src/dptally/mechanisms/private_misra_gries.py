@@ -199,6 +199,10 @@ class Sketch(Protocol):
     def form(self) -> Form:
         """What it is."""
 
+    @property
+    def key_type(self) -> pa.DataType:
+        """The type of its keys, declared without a look at them."""
+
     def contents(self) -> SketchContents:
         """What it holds."""
 
@@ -270,6 +274,8 @@ def _pure_mechanism(
     **options: Any,
 ) -> PureMisraGries:
     """The mechanism with delta = 0 over a universe, for counters that have been reduced."""
+    import pyarrow as pa
+
     from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.universes import read_universe
 
@@ -279,6 +285,8 @@ def _pure_mechanism(
     if sketch.form not in ("single", "standard", "summed"):
         raise InvalidParameter("delta = 0 needs sketches of one stream each, or added-up ones; this one was merged.")
     known = read_universe(universe) if isinstance(universe, str) else universe
+    # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
+    known.indices(pa.array([], sketch.key_type))
     return PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)
 
 

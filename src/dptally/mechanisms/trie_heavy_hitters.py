@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.heavy_hitters.domains import ENDED, OPEN
@@ -117,10 +118,25 @@ class TrieHeavyHitters:
         ]
         if not parts:
             return pl.DataFrame(schema={"text": pl.String, "units": pl.Int64})
-        whole = pl.concat(parts).drop_nulls()
+        return self._as_text(pl.concat(parts).drop_nulls())
+
+    def check_type(self, kind: pa.DataType) -> None:
+        """Refuse a key column whose type the domain does not take, before a row of it is read.
+
+        Raises:
+            InvalidSource: says what it must hold.
+        """
+        import polars as pl
+
+        keys = pl.Series(pa.array([], kind))
+        self._as_text(pl.DataFrame({"text": keys, "units": pl.Series([], dtype=pl.Int64)}))
+
+    def _as_text(self, whole: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
         domain, kind = self.plan.domain, whole.schema["text"]
         if domain.name == "bits":
-            return whole.with_columns(text=self._bits(whole.get_column("text")))
+            return self._bits(whole)
         if kind == pl.Binary and domain.name == "utf8":
             return whole.with_columns(text=pl.col("text").bin.encode("hex"))
         if kind in (pl.Categorical, pl.Enum):
@@ -131,17 +147,17 @@ class TrieHeavyHitters:
             return whole.with_columns(text=pl.col("text").cast(pl.Binary).bin.encode("hex"))
         return whole
 
-    def _bits(self, numbers: pl.Series) -> pl.Series:
+    def _bits(self, whole: pl.DataFrame) -> pl.DataFrame:
+        """Numbers as text; those that the domain does not have are left out, as a refusal would tell of one."""
         import polars as pl
 
-        if not numbers.dtype.is_integer():
+        if not whole.schema["text"].is_integer():
             raise InvalidSource("the key column must hold whole numbers for the domain 'bits'.")
-        try:
-            return pl.Series([self.plan.domain.text(number) for number in numbers.to_list()], dtype=pl.String)
-        except InvalidParameter:
-            raise InvalidSource(
-                f"the key column holds numbers that are not from 0 to 2^{self.plan.domain.width} - 1."
-            ) from None
+        most = (1 << (self.plan.domain.width or 0)) - 1
+        inside = [0 <= number <= most for number in whole.get_column("text").to_list()]
+        kept = whole.filter(pl.Series(inside, dtype=pl.Boolean))
+        texts = [self.plan.domain.text(number) for number in kept.get_column("text").to_list()]
+        return kept.with_columns(text=pl.Series(texts, dtype=pl.String))
 
 
 def _kept_votes(texts: pl.DataFrame, asked: Round, bits: BitSource) -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +21,8 @@ from dptally.releases.range_release import RangeRelease
 from dptally.summaries.binned_values import check_values, count_bins, is_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from dptally.ledger.paying import AnyLedger
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["find_quantile", "publish_quantiles"]
 
 Mechanism = Literal["sample_and_threshold", "weighted_sample", "dense"]
-_DECLARING = frozenset({"polars", "pandas", "pyarrow", "duckdb", "_duckdb", "numpy"})  # where columns have types
 
 
 def publish_quantiles(
@@ -55,6 +55,7 @@ def publish_quantiles(
     progress: bool | Progress | None = None,
     table: str | None = None,
     query: str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> RangeRelease:
     """Publish a tree of counts over a public interval, which answers quantiles, ranges and shares.
 
@@ -90,6 +91,7 @@ def publish_quantiles(
         progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
         table: of a database, as in `dptally.publish`.
         query: of a database, instead of a table.
+        types: as in `dptally.publish`.
 
     Returns:
         RangeRelease: what may be shown to anyone.
@@ -108,8 +110,8 @@ def publish_quantiles(
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
     make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
     chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
-    rows = _open(source, value, unit, count, format, table=table, query=query)
-    grid = cut(whole=_holds_whole_numbers(source, rows))
+    rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
+    grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid.levels != chosen.levels:
         chosen = make(levels=grid.levels)
@@ -143,6 +145,7 @@ def find_quantile(
     progress: bool | Progress | None = None,
     table: str | None = None,
     query: str | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> QuantileAnswer:
     """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
 
@@ -172,6 +175,7 @@ def find_quantile(
         progress: shown or not.
         table: of a database.
         query: of a database, instead of a table.
+        types: as in `dptally.publish`.
     """
     bits = SystemBits() if randomness is None else randomness
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
@@ -186,8 +190,8 @@ def find_quantile(
         rounds=rounds,
     )
     search = make(cut())  # whatever the column is: a bad request is refused before anything is opened
-    rows = _open(source, value, unit, count, format, table=table, query=query)
-    grid = cut(whole=_holds_whole_numbers(source, rows))
+    rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
+    grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid != search.grid:
         search = make(grid)
@@ -210,18 +214,6 @@ def _open(
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
     return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
-
-
-def _holds_whole_numbers(source: Any, rows: Rows) -> bool:
-    """Whether the type of the value column, as it was declared, holds whole numbers alone.
-
-    Nothing is declared for what Python has as objects: their types are those of the values, and no value may decide.
-    """
-    home, dtype = type(source).__module__.split(".")[0], getattr(source, "dtype", None)
-    if home == "pandas" and hasattr(source, "dtypes"):
-        dtype = source.dtypes if dtype is not None else source.dtypes.get(rows.key[0])
-    declared = isinstance(source, str | PurePath | range) or home in _DECLARING or bool(rows.paths)
-    return declared and str(dtype) != "object" and is_whole(rows.key_types[0])
 
 
 def _count(

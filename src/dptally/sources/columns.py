@@ -31,7 +31,7 @@ _AS_THEY_ARE = _INTEGERS | {
     "VARCHAR", "BOOLEAN", "DATE", "BLOB", "TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
     "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ", "TIMESTAMPTZ_NS",
 }  # fmt: skip
-_AS_TEXT = frozenset({"UUID", "JSON", '"NULL"', "NULL"})  # a column of nulls alone has no type: text serves
+_AS_TEXT = frozenset({"UUID", '"NULL"', "NULL"})  # a column of nulls alone has no type: text serves
 _FLOATS = frozenset({"FLOAT", "DOUBLE"})
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
 
@@ -76,9 +76,9 @@ def require_columns(
 def canonical(expression: str, name: str, duckdb_type: str) -> str:
     """Return SQL for the canonical form of a key or unit column.
 
-    Text, integers, booleans, dates, times, timestamps, decimals and binary stay as they are; enumerations,
-    UUIDs and JSON become text (a dictionary would carry keys that are not released); NaN becomes one NaN and
-    -0.0 becomes 0.0.
+    Text, integers, booleans, dates, times, timestamps, decimals and binary stay as they are; enumerations
+    and UUIDs become text (a dictionary would carry keys that are not released); NaN becomes one NaN and -0.0
+    becomes 0.0. For JSON see `dptally.sources.undeclared`.
 
     Args:
         expression: SQL that yields the column.
@@ -119,7 +119,7 @@ def count_expression(expression: str, name: str, duckdb_type: str, *, text: bool
         expression: SQL that yields the column.
         name: its name, for the error.
         duckdb_type: its type, as DuckDB writes it.
-        text: whether the source holds text only, so that digits are counts.
+        text: whether the column holds text, so that digits are counts.
 
     Raises:
         InvalidSource: the column does not hold integers.

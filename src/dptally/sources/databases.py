@@ -92,7 +92,14 @@ def is_database(source: object) -> bool:
 
 
 def open_database(
-    url: str, *, key: Sequence[str], unit: str | None, count: str | None, table: str | None, query: str | None
+    url: str,
+    *,
+    key: Sequence[str],
+    unit: str | None,
+    count: str | None,
+    table: str | None,
+    query: str | None,
+    identified: str | None = None,
 ) -> Scan:
     """Look up the columns of a table or query; its rows are read later, by a connection of their own.
 
@@ -103,6 +110,7 @@ def open_database(
         count: the column of counts, or None.
         table: a name such as "events" or "schema.events"; a part in double quotes may hold a dot.
         query: one SELECT statement instead.
+        identified: the column whose text, if it is declared without a type, must tell units apart.
 
     Raises:
         InvalidParameter: the request is contradictory, or a column is not there.
@@ -125,7 +133,7 @@ def open_database(
     if kind == "sqlite":
         from dptally.sources.sqlite_files import open_sqlite
 
-        return open_sqlite(path, selection)
+        return open_sqlite(path, selection, identified=identified)
     from dptally.sources.duckdb_files import open_duckdb_file
 
     return open_duckdb_file(path, selection)

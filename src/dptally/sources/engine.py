@@ -7,6 +7,7 @@ dropped, not chained.
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal
@@ -36,7 +38,6 @@ BATCH_ROWS = 1 << 17
 OPEN_FILES = "/dev/fd/"  # where Linux and macOS have what a process has open, such as the pipe of standard input
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
 _LINE = re.compile(r"\A[^\n]*?CSV Error on Line: (\d+)")
-_JSON_LINE = re.compile(r'\A[^\n"]*JSON[^\n"]* in file "[^\n]*?", (?:at byte \d+ )?in line (\d+)')
 _OF_THE_QUERY = re.compile(r"(?!IO Error|Invalid Error|Invalid Input Error: Failed to read)[A-Z][A-Za-z ]* Error: ")
 
 
@@ -69,6 +70,7 @@ class Session:
         self._paths = tuple(paths)
         self._failure: DptallyError | None = None
         self._readers: list[Any] = []
+        self._defined: set[str] = set()
         self._connection = duckdb.connect()
         free = shutil.disk_usage(self._directory.path).free
         self._watch_progress()
@@ -135,6 +137,23 @@ class Session:
     def register_stream(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Make a stream of batches readable, once, under a name; an error in it surfaces as it was raised."""
         self.register(name, pa.RecordBatchReader.from_batches(schema, self._watched(batches)))
+
+    def define(self, name: str, function: Callable[..., pa.Array], parameters: list[Any], result: str) -> None:
+        """Make a function of Arrow columns callable in SQL, once; an error in it surfaces as it was raised."""
+        if name in self._defined:
+            return
+        self._defined.add(name)
+
+        @functools.wraps(function)  # DuckDB counts the parameters
+        def watched(*columns: pa.Array) -> pa.Array:
+            try:
+                return function(*columns)
+            except DptallyError as error:
+                self._failure = error
+                raise
+
+        columns, nulls = PythonUDFType.ARROW, FunctionNullHandling.SPECIAL
+        self._connection.create_function(name, watched, parameters, result, type=columns, null_handling=nulls)
 
     def keep(self, reader: object) -> None:
         """Close `reader` together with the session."""
@@ -323,8 +342,8 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
         return InvalidSource(f"line {found[1]} of {name} {reason}.")
     if "CSV Parser state machine" in text:
         return InvalidSource(f"{name} mixes line ends or quotes in a way that is not CSV.")
-    if found := _JSON_LINE.match(text):
-        return InvalidSource(f"{name} must hold one JSON object a line; near line {found[1]} it does not.")
+    if "Malformed JSON" in text:
+        return InvalidSource(f"{name} must hold one JSON object a line; at least one line is none.")
     if text.startswith("Invalid Input Error: File is encrypted"):
         return InvalidSource(f"{name} has encrypted columns, which cannot be read; decrypt the file first.")
     damaged = InvalidSource(f"{name} could not be read to its end; it may be damaged or incomplete.")

@@ -49,7 +49,9 @@ def check_engine_for(engine: str, what: str) -> None:
         raise InvalidParameter(f"the engine 'polars' does not read {what}; leave engine at 'auto'.")
 
 
-def scan_by_polars(source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None) -> Scan:
+def scan_by_polars(
+    source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: str | None
+) -> Scan:
     """The same columns as `scan`, read and counted by Polars.
 
     Args:
@@ -58,6 +60,7 @@ def scan_by_polars(source: Any, scan: Scan, wanted: Sequence[str], *, unit: str 
         wanted: names of the columns.
         unit: the unit's column, or None.
         count: the column of counts, or None; then rows are read as they are.
+        identified: the column whose Python objects tell units apart, or None.
 
     Raises:
         InvalidParameter: Polars does not read this source by the same rules.
@@ -71,7 +74,7 @@ def scan_by_polars(source: Any, scan: Scan, wanted: Sequence[str], *, unit: str 
         raise InvalidParameter("the engine 'polars' reads CSV and JSON by rules of its own; leave engine at 'auto'.")
     if scan.once or type(source).__module__.split(".")[0] in ("duckdb", "_duckdb"):
         raise InvalidParameter("the engine 'polars' reads Parquet files and tables; leave engine at 'auto'.")
-    selected, schema = frames.polars_columns(_lazy_frame(source, scan, wanted), wanted)
+    selected, schema = frames.polars_columns(_lazy_frame(source, scan, wanted, identified), wanted)
     for i, (name, kind, read) in enumerate(zip(wanted, scan.types, describe(schema), strict=True)):
         if (kind, read) == ("TIMESTAMP", "TIMESTAMP_MS"):  # DuckDB reads milliseconds of Parquet as microseconds
             schema = schema.set(i, schema.field(i).with_type(pa.timestamp("us")))
@@ -85,13 +88,13 @@ def scan_by_polars(source: Any, scan: Scan, wanted: Sequence[str], *, unit: str 
     types = tuple(describe(schema))
     attach = frames.LazyAttachment(selected, schema)
     if unit is not None or count is not None:
-        return Scan(types=types, attach=attach, unordered=True)
+        return Scan(types=types, attach=attach, undeclared=scan.undeclared, unordered=True)
     counted = selected.group_by(names).agg(pl.len().cast(pl.Int64).alias("w"))
     with_counts = frames.LazyAttachment(counted, schema.append(pa.field("w", pa.int64())))
-    return Scan(types=types, attach=attach, attach_counted=with_counts, unordered=True)
+    return Scan(types=types, attach=attach, undeclared=scan.undeclared, attach_counted=with_counts, unordered=True)
 
 
-def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str]) -> Any:
+def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:
     import polars as pl
 
     from dptally.sources import frames
@@ -104,8 +107,7 @@ def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str]) -> Any:
         if scan.paths:
             return pl.scan_parquet(list(scan.paths), hive_partitioning=False, glob=False)
         if home == "pandas":
-            arrays = [frames.pandas_array(source[name], f"column '{name}'") for name in wanted]
-            frame = pl.from_arrow(pa.table(arrays, names=list(wanted)))
+            frame = pl.from_arrow(frames.pandas_table(source, wanted, identified))
         elif type(source).__name__ in ("Table", "RecordBatch"):
             frame = pl.from_arrow(pa.table([source[name] for name in wanted], names=list(wanted)))
     except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dptally.sources.columns import quote_identifier, quote_literal, require_col
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
 
-__all__ = ["find_files", "format_of_name", "open_files"]
+__all__ = ["find_files", "format_of_name", "open_files", "refuse_same_files"]
 
 _ENDINGS = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"
@@ -47,7 +47,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     """Expand globs into existing files, in order of name, each once.
 
     Raises:
-        InvalidSource: a file is missing, or a glob matches nothing.
+        InvalidSource: a file is missing, a glob matches nothing, or two names are one file: its rows would count twice.
     """
     found: list[str] = []
     for pattern in patterns:
@@ -66,6 +66,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         else:
             raise InvalidSource(f"there is no file '{pattern}'.")
     unique = list(dict.fromkeys(found))
+    refuse_same_files(unique)
     for name in unique:
         if glob.has_magic(name):
             raise InvalidSource(f"'{name}' has one of *?[ in its name, which DuckDB takes for a glob; rename the file.")
@@ -77,6 +78,25 @@ def find_files(patterns: Sequence[str]) -> list[str]:
         except OSError:
             raise InvalidSource(f"'{name}' cannot be opened; check that you may read it.") from None
     return unique
+
+
+def refuse_same_files(names: Iterable[str]) -> None:
+    """Refuse names that lead to one file: by another path, a symbolic or a hard link.
+
+    Rows of such a file would be read twice, and one unit would add two to a key.
+
+    Raises:
+        InvalidSource: two of them do.
+    """
+    seen: dict[tuple[int, int], str] = {}
+    for name in names:
+        try:
+            state = Path(name).stat()
+        except OSError:
+            continue  # missing or not to be read: said where it is opened
+        first = seen.setdefault((state.st_dev, state.st_ino), name)
+        if first != name:
+            raise InvalidSource(f"'{first}' and '{name}' are one file, which must not count twice; name it once.")
 
 
 def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str | None) -> Scan:

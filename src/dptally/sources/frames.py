@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptally.errors import InvalidSource
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import BATCH_ROWS, Session, describe
+from dptally.sources.files import refuse_same_files
 from dptally.sources.scan import Scan
+from dptally.sources.undeclared import texts
 
 __all__ = [
     "LazyAttachment",
+    "is_declared",
     "open_arrow",
     "open_dataset",
     "open_pandas",
@@ -21,13 +26,9 @@ __all__ = [
     "open_reader",
     "open_relation",
     "pandas_array",
+    "pandas_table",
     "polars_columns",
 ]
-
-_ONE_KIND = frozenset({
-    "string", "bytes", "integer", "boolean", "date", "datetime", "datetime64", "time", "decimal", "floating",
-    "empty",
-})  # fmt: skip
 
 
 def _positional(count: int) -> list[str]:
@@ -41,12 +42,12 @@ def open_arrow(table: Any, wanted: Sequence[str]) -> Scan:
     return _scan_of_table(chosen, describe(chosen.schema))
 
 
-def _scan_of_table(table: Any, types: Sequence[str]) -> Scan:
+def _scan_of_table(table: Any, types: Sequence[str], undeclared: frozenset[int] = frozenset()) -> Scan:
     def attach(session: Session) -> str:
         session.register("source", table)
         return "SELECT * FROM source"
 
-    return Scan(types=tuple(types), attach=attach)
+    return Scan(types=tuple(types), attach=attach, undeclared=undeclared)
 
 
 def _scan_of_stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], reader: object) -> Scan:
@@ -71,6 +72,7 @@ def open_reader(reader: Any, wanted: Sequence[str]) -> Scan:
 def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow dataset; only the wanted columns are read from it."""
     require_columns(wanted, dataset.schema.names)
+    refuse_same_files(_local_files(dataset))
     names = _positional(len(wanted))
     schema = pa.schema([dataset.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
 
@@ -82,6 +84,13 @@ def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
         return "SELECT * FROM source"
 
     return Scan(types=tuple(describe(schema)), attach=attach)
+
+
+def _local_files(dataset: Any) -> list[str]:
+    """The files on this machine that a dataset reads, with those of the datasets it is put together from."""
+    children = [name for child in getattr(dataset, "children", ()) for name in _local_files(child)]
+    local = type(getattr(dataset, "filesystem", None)).__name__ == "LocalFileSystem"
+    return [*children, *(dataset.files if local else ())]
 
 
 def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
@@ -146,33 +155,65 @@ class LazyAttachment:
             yield from part.to_arrow().cast(self._schema).to_batches()
 
 
-def open_pandas(frame: Any, wanted: Sequence[str]) -> Scan:
-    """Open a pandas DataFrame; a column of Python objects must hold objects of one kind."""
+def open_pandas(frame: Any, wanted: Sequence[str], identified: str | None = None) -> Scan:
+    """Open a pandas DataFrame; columns of Python objects become text, that of `identified` tells units apart."""
     require_columns(wanted, [str(name) for name in frame.columns])
-    arrays = [pandas_array(frame[name], f"column '{name}'") for name in wanted]
-    table = pa.table(arrays, names=_positional(len(wanted)))
-    return _scan_of_table(table, describe(table.schema))
+    table = pandas_table(frame, wanted, identified).rename_columns(_positional(len(wanted)))
+    undeclared = frozenset(i for i, name in enumerate(wanted) if not is_declared(frame[name]))
+    return _scan_of_table(table, describe(table.schema), undeclared)
 
 
-def pandas_array(series: Any, what: str) -> pa.Array:
-    """Turn a pandas series into Arrow.
+def pandas_table(frame: Any, wanted: Sequence[str], identified: str | None) -> pa.Table:
+    """Turn columns of a pandas DataFrame into Arrow; see `pandas_array`."""
+    arrays = [pandas_array(frame[name], f"column '{name}'", identities=name == identified) for name in wanted]
+    return pa.table(arrays, names=list(wanted))
+
+
+def is_declared(series: Any) -> bool:
+    """Whether the dtype of a pandas series says what its values are; "object", or labels that are objects, does not."""
+    import pandas as pd
+
+    dtype = series.dtype
+    return not pd.api.types.is_object_dtype(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else dtype)
+
+
+def pandas_array(series: Any, what: str, *, identities: bool = False) -> pa.Array:
+    """Turn a pandas series into Arrow, of the type of its dtype; objects become text, each by itself.
+
+    Args:
+        series: a series or an index.
+        what: its name, for the error.
+        identities: whether texts of objects must tell units apart.
 
     Raises:
-        InvalidSource: it holds values of several kinds, or of a kind that Arrow does not know.
+        InvalidSource: Arrow does not know the dtype.
     """
     import pandas as pd
 
-    kind = pd.api.types.infer_dtype(series, skipna=True) if series.dtype == object else None
-    if kind is not None and kind not in _ONE_KIND:
-        raise InvalidSource(f"{what} mixes values of several types or holds objects; convert it to one type first.")
+    if not is_declared(series):
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            codes = pa.array(series.cat.codes if hasattr(series, "cat") else series.codes, pa.int32())
+            labels = texts(list(series.dtype.categories), identities=identities)
+            return labels.take(pc.if_else(pc.greater_equal(codes, 0), codes, pa.scalar(None, pa.int32())))
+        return _array_of_objects(series, identities=identities)
     array = None
     try:
-        array = pa.Array.from_pandas(series)
+        kind = pa.Array.from_pandas(series[:0]).type
+        array = pa.Array.from_pandas(series, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        kind = "unknown"
+        array = None
+    if array is None and pd.api.types.is_string_dtype(series.dtype):  # some of it is not valid Unicode
+        array = texts([None if value is pd.NA else value for value in series])
     if array is None:
-        raise InvalidSource(f"{what} holds values that cannot be read as one type; convert it first.")
+        raise InvalidSource(f"{what} has a dtype that cannot be read; convert it first.")
     return array
+
+
+def _array_of_objects(series: Any, *, identities: bool) -> pa.Array:
+    if not identities and set(map(type, series)) <= {str, float, type(None)}:
+        with contextlib.suppress(pa.ArrowException, UnicodeError):  # numbers among the text, or text that is none
+            return pa.Array.from_pandas(series, type=pa.large_string())
+    return texts(list(series), identities=identities)
 
 
 def open_relation(relation: Any, wanted: Sequence[str]) -> Scan:

@@ -1,8 +1,8 @@
 """Keys that are Python objects, arrays or series.
 
-Values must be of one kind. The kind is taken from the first keys; a later key of another kind is an error,
-never a silent conversion. Keys are taken from the caller's iterable in the caller's thread, in pieces, into
-a DuckDB table that spills to disk, so a long stream does not have to fit in memory.
+Python objects have no declared type: each becomes text by the rule of `dptally.sources.undeclared`. Keys are taken from
+the caller's iterable in the caller's thread, in pieces, into a DuckDB table that spills to disk, so a long stream does
+not have to fit in memory. Keys that are public, those of a universe, have the type of their values instead.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import Session, describe
 from dptally.sources.scan import Scan
+from dptally.sources.undeclared import texts
 
-__all__ = ["open_keys", "open_mapping"]
+__all__ = ["open_keys", "open_mapping", "open_public_keys"]
 
 _PIECE = 1 << 16
 _KINDS: tuple[tuple[tuple[type, ...], Any], ...] = (  # first match wins: a bool is an int, a datetime is a date
@@ -36,12 +37,11 @@ _KINDS: tuple[tuple[tuple[type, ...], Any], ...] = (  # first match wins: a bool
 _ALLOWED = "str, bytes, int, bool, float, date, datetime or time"
 
 
-def open_mapping(source: Mapping[Any, Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], Scan]:
-    """Open a mapping of keys to counts.
+def open_mapping(source: Mapping[Any, Any], width: int) -> Scan:
+    """Open a mapping of keys to counts; a key of several columns is a tuple.
 
     Raises:
-        InvalidSource: a count is not an integer between 0 and 2^62, or the keys are of several kinds.
-        InvalidParameter: `names` do not fit the keys.
+        InvalidSource: a count is not an integer between 0 and 2^62.
     """
     counts = list(source.values())
     kinds = set(map(type, counts))
@@ -49,43 +49,57 @@ def open_mapping(source: Mapping[Any, Any], names: tuple[str, ...] | None) -> tu
         raise InvalidSource("the counts of a mapping must be integers.")
     if counts and (min(counts) < 0 or max(counts) > MAXIMUM_COUNT):
         raise InvalidSource("the counts of a mapping must be between 0 and 2^62.")
-    names, columns = _columns_of(list(source.keys()), names)
-    table = pa.table([*columns, pa.array(counts, pa.int64())], names=[f"c{i}" for i in range(len(columns) + 1)])
-
-    def attach(session: Session) -> str:
-        session.register("source", table)
-        return "SELECT * FROM source"
-
-    return names, Scan(types=tuple(describe(table.schema)), attach=attach)
+    table = _table([*_columns_of_text(list(source), width), pa.array(counts, pa.int64())])
+    return _scan_of_table(table, undeclared=width)
 
 
-def open_keys(source: Iterable[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], Scan]:
-    """Open an array, a series or any iterable of keys.
+def open_keys(source: Iterable[Any], width: int) -> Scan:
+    """Open an array, a series or any iterable of keys; a key of several columns is a tuple.
+
+    Raises:
+        InvalidSource: an array has a type that cannot be a key.
+        InvalidParameter: an array holds one column, and several are named.
+    """
+    found = _as_array(source)
+    if found is None:
+        return _open_iterable(source, width)
+    if width != 1:
+        raise InvalidParameter(f"key names {width} columns, but the source holds 1.")
+    array, declared = found
+    return _scan_of_table(_table([array]), undeclared=0 if declared else 1)
+
+
+def open_public_keys(source: Iterable[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], Scan]:
+    """Open keys that are public, such as those of a universe: Python objects have the type of their values.
 
     Raises:
         InvalidSource: the keys are of several kinds or of a kind that cannot be a key.
         InvalidParameter: `names` do not fit the keys.
     """
-    array = _as_array(source)
-    if array is not None:
-        names = names or ("key",)
-        if len(names) != 1:
-            raise InvalidParameter(f"key names {len(names)} columns, but the source holds 1.")
-        table = pa.table([array], names=["c0"])
-
-        def attach_table(session: Session) -> str:
-            session.register("source", table)
-            return "SELECT * FROM source"
-
-        return names, Scan(types=tuple(describe(table.schema)), attach=attach_table)
-    return _open_iterable(source, names)
+    found = _as_array(source)
+    if found is not None:
+        return names or ("key",), open_keys(source, len(names or ("key",)))
+    names, columns = _columns_of([key for piece in _pieces(source) for key in piece], names)
+    return names, _scan_of_table(_table(columns), undeclared=0)
 
 
-def _as_array(source: Any) -> Any:
-    """Return the source as Arrow if it is an array or a series, else None."""
+def _table(columns: Sequence[Any]) -> Any:
+    return pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
+
+
+def _scan_of_table(table: Any, *, undeclared: int) -> Scan:
+    def attach(session: Session) -> str:
+        session.register("source", table)
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(describe(table.schema)), attach=attach, undeclared=frozenset(range(undeclared)))
+
+
+def _as_array(source: Any) -> tuple[Any, bool] | None:
+    """Return the source as Arrow, and whether its type is declared, if it is an array or a series; else None."""
     home, name = type(source).__module__.split(".")[0], type(source).__name__
     if isinstance(source, pa.Array | pa.ChunkedArray):
-        return source
+        return source, True
     if home == "polars" and name == "Series":
         import polars as pl
 
@@ -97,52 +111,45 @@ def _as_array(source: Any) -> Any:
             array = None
         if array is None:
             raise InvalidSource("the Polars series has a type that cannot be a key.")
-        return array
+        return array, True
     if home == "pandas" and (name == "Series" or name.endswith("Index")):
-        from dptally.sources.frames import pandas_array
+        from dptally.sources.frames import is_declared, pandas_array
 
-        return pandas_array(source, "the pandas series")
+        return pandas_array(source, "the pandas series"), is_declared(source)
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise InvalidParameter(f"an array of keys must have one dimension, got {source.ndim}.")
         if source.dtype != object:
-            return _from_numpy(source)
+            return _from_numpy(source), True
     return None
 
 
 def _from_numpy(source: Any) -> Any:
     array = None
     try:
-        array = pa.array(source)
+        array = pa.array(source, pa.array(source[:0]).type)
     except (pa.ArrowException, TypeError, ValueError):
         array = None
+    if array is None and source.dtype.kind == "U":  # some of it is not valid Unicode
+        array = texts(source.tolist())
     if array is None:
-        raise InvalidSource("the array holds values that cannot be keys.")
+        raise InvalidSource("the array has a dtype that cannot be a key.")
     return array
 
 
-def _open_iterable(source: Iterable[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], Scan]:
-    pieces = _pieces(source)
-    first: list[Any] = []
-    for piece in pieces:
-        first.extend(piece)
-        if any(key is not None for key in piece):
-            break
-    names, columns = _columns_of(first, names)
-    schema = pa.schema([(f"c{i}", column.type) for i, column in enumerate(columns)])
+def _open_iterable(source: Iterable[Any], width: int) -> Scan:
     once = not isinstance(source, Collection)  # else nothing says that it would come again as it came
+    schema = pa.schema([(f"c{i}", pa.large_string()) for i in range(width)])
 
     def attach(session: Session) -> str:
-        session.register("first", pa.table(columns, schema=schema))
-        session.execute("CREATE TABLE source AS SELECT * FROM first")
-        rest = pieces if once else itertools.islice(_pieces(source), -(-len(first) // _PIECE), None)
-        for piece in rest:
-            _, more = _columns_of(piece, names, schema)
-            session.register("piece", pa.table(more, schema=schema))
+        session.register("nothing", schema.empty_table())
+        session.execute("CREATE TABLE source AS SELECT * FROM nothing")
+        for piece in _pieces(source):
+            session.register("piece", pa.table(_columns_of_text(piece, width), schema=schema))
             session.execute("INSERT INTO source SELECT * FROM piece")
         return "SELECT * FROM source"
 
-    return names, Scan(types=tuple(describe(schema)), attach=attach, once=once)
+    return Scan(types=("VARCHAR",) * width, attach=attach, once=once, undeclared=frozenset(range(width)))
 
 
 def _pieces(source: Iterable[Any]) -> Iterator[list[Any]]:
@@ -157,10 +164,17 @@ def _pieces(source: Iterable[Any]) -> Iterator[list[Any]]:
         raise failure
 
 
-def _columns_of(
-    keys: list[Any], names: tuple[str, ...] | None, schema: Any = None
-) -> tuple[tuple[str, ...], list[Any]]:
-    """Turn keys into Arrow columns, of the types in `schema` if given."""
+def _columns_of_text(keys: list[Any], width: int) -> list[Any]:
+    """The labels of keys, in as many columns as there are names: what is no tuple of that width is null in all."""
+    if width == 1:
+        return [texts(keys)]
+    nothing = (None,) * width
+    parts = [key if isinstance(key, tuple) and len(key) == width else nothing for key in keys]
+    return [texts([part[i] for part in parts]) for i in range(width)]
+
+
+def _columns_of(keys: list[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[Any]]:
+    """Turn public keys into Arrow columns of the types of their values."""
     kinds = set(map(type, keys)) - {type(None)}
     tuples = {kind for kind in kinds if issubclass(kind, tuple)}
     if not tuples:
@@ -177,12 +191,11 @@ def _columns_of(
     if len(names) != width and kinds:
         raise InvalidParameter(f"key names {len(names)} columns, but the keys have {width}.")
     columns += [keys] * (len(names) - len(columns))  # no keys, or nothing but None: names alone say how many
-    types = [None] * len(names) if schema is None else schema.types
-    return names, [_column(column, known) for column, known in zip(columns, types, strict=True)]
+    return names, [_column(column) for column in columns]
 
 
-def _column(values: Sequence[Any], known: Any) -> Any:
-    """Turn the values of one column into Arrow; `known` is its type if earlier values decided it."""
+def _column(values: Sequence[Any]) -> Any:
+    """Turn the values of one column into Arrow."""
     found = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     if len(found) > 1:
         raise InvalidSource("the keys are of several types; all must be of one.")
@@ -192,11 +205,9 @@ def _column(values: Sequence[Any], known: Any) -> Any:
         if len(zoned) > 1:
             raise InvalidSource("some keys have a time zone and some have not; all must be alike.")
         kind = pa.timestamp("us", "UTC") if zoned.pop() else kind
-    if known is not None and kind is not None and kind != known:
-        raise InvalidSource("the keys are of several types; all must be of one.")
     array = None
     try:
-        array = pa.array(values, known or kind or pa.large_string())
+        array = pa.array(values, kind or pa.large_string())
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         array = None
     if array is None:

@@ -26,7 +26,8 @@ _AS_THEY_ARE = frozenset({
     "bool", "int2", "int4", "int8", "float4", "float8", "bytea", "date", "time", "timestamp", "timestamptz"
 })  # fmt: skip
 _WITH_INFINITY = frozenset({"date", "timestamp", "timestamptz"})
-_AS_TEXT = frozenset({"text", "varchar", "bpchar", "name", "citext", "uuid", "json", "jsonb"})
+_JSON = frozenset({"json", "jsonb"})
+_AS_TEXT = frozenset({"text", "varchar", "bpchar", "name", "citext", "uuid"}) | _JSON
 _SETTINGS = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL client_encoding = 'UTF8'",
@@ -48,15 +49,19 @@ def open_postgresql(url: str, selection: Selection) -> Scan:
     source = _Source(url, selection)
     connection = source.connect()
     try:
-        expressions, decimals = source.expressions(connection)
+        expressions, sent_as_text = source.expressions(connection)
         plain = selection.unit is None and selection.count is None
         sql = selection.rows(expressions) if selection.unit is None else selection.distinct(expressions)
         schema = _without_metadata(schema_of(connection, sql, source.explain))
         counted = selection.counted(expressions) if plain else ""
     finally:
         connection.close()
-    types = tuple(decimals[i] or kind for i, kind in enumerate(describe(schema)))
-    columns = ", ".join(f"CAST(c{i} AS {kind}) AS c{i}" if kind else f"c{i}" for i, kind in enumerate(decimals))
+    types = tuple(sent_as_text[i] or kind for i, kind in enumerate(describe(schema)))
+    # A decimal may be NaN or infinite, which is null; JSON stays text, so that its numbers stay as they are written.
+    columns = ", ".join(
+        f"TRY_CAST(c{i} AS {kind}) AS c{i}" if kind not in (None, "JSON") else f"c{i}"
+        for i, kind in enumerate(sent_as_text)
+    )
 
     def attach(session: Session) -> str:
         _stream(session, source, sql, schema)
@@ -106,21 +111,21 @@ class _Source:
         return connection
 
     def expressions(self, connection: Any) -> tuple[list[str], list[str | None]]:
-        """SQL for the canonical form of each wanted column, and the decimal type it has after it was sent as text."""
+        """SQL for the canonical form of each wanted column, and the type of a decimal or JSON that is sent as text."""
         everything = f"SELECT * FROM {self._selection.relation} AS q"  # noqa: S608
         schema = schema_of(connection, everything, self.explain)
         require_columns(self._selection.columns, schema.names)
         expressions: list[str] = []
-        decimals: list[str | None] = []
+        sent_as_text: list[str | None] = []
         for name in self._selection.columns:
             metadata = schema.field(name).metadata or {}
             kind = metadata.get(b"POSTGRESQL:type", b"unknown").decode()
             column = f"q.{quote_identifier(name)}"
-            decimal = None
+            sent = "JSON" if kind in _JSON else None
             if kind == "numeric" and name == self._selection.count:
                 column = _count(column)
             elif kind == "numeric":
-                decimal = _decimal_type(name, metadata.get(b"POSTGRESQL:typmod"))
+                sent = _decimal_type(name, metadata.get(b"POSTGRESQL:typmod"))
                 column = f"CAST({column} AS pg_catalog.text)"
             elif kind in _WITH_INFINITY:  # which the driver would make a time of the distant past
                 column = f"CASE WHEN pg_catalog.isfinite({column}) THEN {column} END"
@@ -129,8 +134,8 @@ class _Source:
             elif kind not in _AS_THEY_ARE:
                 raise unsupported(name, kind.removeprefix("_") + ("[]" if kind.startswith("_") else ""))
             expressions.append(column)
-            decimals.append(decimal)
-        return expressions, decimals
+            sent_as_text.append(sent)
+        return expressions, sent_as_text
 
     def _is_enumeration(self, connection: Any, kind: str) -> bool:
         sql = f"SELECT 1 AS found FROM pg_catalog.pg_type WHERE typtype = 'e' AND typname = {quote_literal(kind)}"  # noqa: S608

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import canonical, count_expression
 from dptally.sources.databases import is_url, open_database
-from dptally.sources.engine import Session
+from dptally.sources.engine import Session, describe
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.scan import Scan
+from dptally.sources.stated_types import read_as, read_types
+from dptally.sources.undeclared import define_functions, json_expression
 
 __all__ = ["Rows", "check_request", "open_rows"]
 
@@ -50,6 +55,8 @@ class Rows:
         unit: str | None,
         count: str | None,
         nulls: Literal["drop", "keep"],
+        types: Mapping[str, str] | None = None,
+        assumed: Mapping[int, str] | None = None,
     ) -> None:
         self.key = tuple(key)
         self.unit = unit
@@ -63,11 +70,51 @@ class Rows:
         self._taken = False
         self._files = _states(self.paths)
         width = len(self.key)
-        self._keys = [canonical(f"c{i}", name, scan.types[i]) for i, name in enumerate(self.key)]
-        self._unit = canonical(f"c{width}", unit, scan.types[width]) if unit is not None else None
-        self._count = (
-            count_expression(f"c{width}", count, scan.types[width], text=scan.text) if count is not None else None
-        )
+        stated, assumed = types or {}, assumed or {}
+        self._keys = [self._form(i, name, stated.get(name), assumed.get(i)) for i, name in enumerate(self.key)]
+        self._unit = self._form(width, unit, stated.get(unit), None, of_unit=True) if unit is not None else None
+        self._count = None
+        if count is not None:
+            kind, column = scan.types[width], f"c{width}"
+            if kind == "JSON":
+                column = json_expression(f"CAST({column} AS VARCHAR)", identities=False)
+            self._count = count_expression(column, count, kind, text=self._is_open(width))
+
+    def _is_open(self, position: int) -> bool:
+        """Whether a column has no declared type; JSON holds values of any."""
+        return position in self._scan.undeclared or self._scan.types[position] == "JSON"
+
+    def _form(self, position: int, name: str, stated: str | None, assumed: str | None, *, of_unit: bool = False) -> str:
+        """SQL for the canonical form of a key, or of the unit."""
+        column, declared = f"c{position}", self._scan.types[position]
+        if not self._is_open(position):
+            if stated not in (None, declared):
+                raise InvalidParameter(
+                    f"column '{name}' is declared with a type of its own; types is for columns without one: convert it "
+                    "in the source."
+                )
+            return canonical(column, name, declared)
+        wanted = stated or assumed
+        if declared == "JSON":
+            column = json_expression(f"CAST({column} AS VARCHAR)", identities=of_unit and wanted is None)
+        return column if wanted is None else canonical(read_as(column, wanted), name, wanted)
+
+    def _prepare(self, session: Session) -> None:
+        if self._scan.undeclared or "JSON" in self._scan.types:
+            define_functions(session)
+
+    @functools.cached_property
+    def key_schema(self) -> pa.Schema:
+        """Names and Arrow types of the key columns as they are released, from declarations alone: no row is read."""
+        nothing = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
+        keys = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
+        session = Session()
+        try:
+            self._prepare(session)
+            found = session.schema(f"SELECT {keys} FROM (SELECT {nothing})")  # noqa: S608 - no value of the data is in it
+        finally:
+            session.close()
+        return pa.schema([pa.field(name, column.type) for name, column in zip(self.key, found, strict=True)])
 
     @property
     def key_types(self) -> tuple[str, ...]:
@@ -100,16 +147,13 @@ class Rows:
         if self._taken and self.once:
             raise InvalidParameter("this source can be read only once and has been read; open it again.")
         self._taken = True
-        source = self._scan.attach(session)
+        self._prepare(session)
         columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
-        conditions = self._conditions()
         if self._unit is not None:
             columns.append(f"{self._unit} AS u")
-            conditions.append(f"c{len(self.key)} IS NOT NULL")
         if self._count is not None:
             columns.append(f"{self._count} AS n")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"SELECT {', '.join(columns)} FROM ({source}){where}"  # noqa: S608 - no value of the data is in it
+        return self._with_values(columns, self._scan.attach(session))
 
     def select_counted(self, session: Session) -> str | None:
         """SQL for keys that the source has counted: k0, k1, ... and the number of rows as w.
@@ -121,13 +165,21 @@ class Rows:
         """
         if self._scan.attach_counted is None or self.unit is not None or self.count is not None:
             return None
-        source = self._scan.attach_counted(session)
+        self._prepare(session)
         columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
-        where = f" WHERE {' AND '.join(self._conditions())}" if self._conditions() else ""
-        return f"SELECT {', '.join(columns)}, w FROM ({source}){where}"  # noqa: S608
+        return self._with_values([*columns, "w"], self._scan.attach_counted(session))
 
-    def _conditions(self) -> list[str]:
-        return [f"c{i} IS NOT NULL" for i in range(len(self.key)) if self.nulls == "drop"]
+    def _with_values(self, columns: Sequence[str], source: str) -> str:
+        """SQL for columns of the rows that count: those with a unit and, unless nulls are keys, with a key."""
+        needed = [(i, f"k{i}") for i in range(len(self.key)) if self.nulls == "drop"]
+        if self.unit is not None:
+            needed.append((len(self.key), "u"))
+        # A declared column is null exactly where its canonical form is, and a filter on it is one for the reader.
+        inner = [f"c{i} IS NOT NULL" for i, _ in needed if not self._is_open(i)]
+        outer = [f"{name} IS NOT NULL" for i, name in needed if self._is_open(i)]
+        where = f" WHERE {' AND '.join(inner)}" if inner else ""
+        sql = f"SELECT {', '.join(columns)} FROM ({source}){where}"  # noqa: S608 - no value of the data is in it
+        return f"SELECT * FROM ({sql}) WHERE {' AND '.join(outer)}" if outer else sql  # noqa: S608
 
     def select_numbered(self, session: Session) -> str | None:
         """SQL for the keys of Parquet files with the number of the file as f and of the row in it as r.
@@ -139,6 +191,7 @@ class Rows:
         """
         if not self.paths or self.unordered:
             return None
+        self._prepare(session)
         source = self._scan.attach(session)
         numbered = f"SELECT file_index AS f, file_row_number AS r, {source.removeprefix('SELECT ')}"
         try:
@@ -163,32 +216,38 @@ def open_rows(
     table: str | None = None,
     query: str | None = None,
     engine: str = "auto",
+    types: Mapping[str, str] | None = None,
+    assumed: pa.Schema | None = None,
+    infer: bool = False,
 ) -> Rows:
     """Check a source and its columns without reading its rows.
 
-    How rows are parsed never depends on the rows, so that two data sets that differ in one person are read
-    alike:
+    How rows are read never depends on the rows, so that two data sets that differ in one person are read alike. The
+    type of a column is the one it is declared with; a column without one is text, or what `types` says:
 
+    - Parquet, Polars, Arrow, DuckDB, and pandas and NumPy with a dtype other than object, declare types, which are
+      kept; dictionaries and enumerations become text, timestamps with a zone become UTC.
+    - So do databases (a URL with `table` or `query`): text is compared by its bytes, whatever the collation, and
+      numeric columns need a declared precision. A value of SQLite that has another type than its column is declared
+      with is null; a column that is declared without one of INTEGER, REAL and TEXT has no declared type.
     - CSV and TSV (also .gz, .zst; "-" is standard input): UTF-8, first line is the header, fields separated
       by comma or tab, quoted by double quotes. Every field is text, so "007" stays "007". An empty field
       without quotes is null, a quoted empty field is the empty text. A row with more or fewer fields than
       the header is an error.
     - JSON lines (also .gz, .zst): one object a line. Wanted fields become text (1.50 becomes "1.5", true
-      "true", nested values their JSON); a field that a row does not have is null. Which fields exist is
-      looked up in the first lines of the first file.
-    - Parquet, Polars, pandas, Arrow and DuckDB have types of their own, which are kept; dictionaries and
-      enumerations become text, timestamps with a zone become UTC.
-    - So have databases (a URL with `table` or `query`): text is compared by its bytes, whatever the collation, numeric
-      columns need a declared precision, and a column of SQLite must hold one type.
-    - A mapping gives each key its count; an iterable or array gives one key an element, or several as a
-      tuple.
+      "true", nested values their JSON); a field that a row does not have is null, also where no row has it.
+    - Python objects, and object columns of pandas and NumPy, become text: see `dptally.sources.undeclared`.
+    - A mapping gives each key its count; an iterable or array gives one key an element. Where `key` names several
+      columns, an element is a tuple with as many parts; any other is null in all of them.
+
+    Two units are one exactly if their values are equal: numbers as numbers, however they are written, text by its
+    bytes, and a text is never equal to a number.
 
     Args:
         source: path, glob, list of paths or of file names, "-", Polars DataFrame or LazyFrame, pandas DataFrame, Arrow
             table, reader or dataset, DuckDB relation, mapping key -> count, iterable, array or series of keys. A string
             is a path, or the URL of a database.
-        key: name of the key column, or several; for mappings and iterables the names to give them (default:
-            key, or key_1, key_2, ...).
+        key: name of the key column, or several; for mappings and iterables the names to give them (default: key).
         unit: column that says whose row it is; None when every row is its own unit.
         count: column of counts of a table that is aggregated already; only without `unit`.
         nulls: "drop" leaves out rows with a null key, "keep" counts null as a key. Rows with a null unit are
@@ -197,6 +256,10 @@ def open_rows(
         table: of a database: the name of a table, or "schema.table".
         query: of a database: one SELECT statement instead of a table.
         engine: "polars" has Polars read and count; see `dptally.sources.engine_choice`.
+        types: types of key and unit columns that are declared without one, such as {"age": "int64"}; see
+            `dptally.sources.stated_types`. A value that is not written as one of its type is null.
+        assumed: names and types of the key columns where neither the source nor `types` says them: those of a universe.
+        infer: for keys that are public, and for nothing else: Python objects get the type of their values.
 
     Returns:
         The rows, ready to be counted.
@@ -212,8 +275,12 @@ def open_rows(
         if format is not None:
             raise InvalidParameter("format is for files; this source is a database.")
         check_engine_for(engine, "databases, which count by themselves")
-        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query)
-        return Rows(scan, key=names, unit=unit, count=count, nulls=nulls)
+        stated = read_types(types, (*names, *(() if unit is None else (unit,))))
+        identified = None if unit in stated else unit
+        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query, identified=identified)
+        return Rows(
+            scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=_assumed_types(assumed, names)
+        )
     for role, name in (("table", table), ("query", query)):
         if name is not None:
             raise InvalidParameter(f"{role} is for databases; the source must be a URL such as sqlite:///events.db.")
@@ -224,27 +291,49 @@ def open_rows(
         if names is None:
             raise InvalidParameter("key must name the key column of a table.")
         wanted = [*names, *(name for name in (unit, count) if name is not None)]
-        scan = _open_paths(source, wanted, format) if is_path else _open_table(source, wanted)
+        stated = read_types(types, (*names, *(() if unit is None else (unit,))))
+        identified = None if unit in stated else unit
+        scan = _open_paths(source, wanted, format) if is_path else _open_table(source, wanted, identified)
         if engine == "polars":
-            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count)
-        return Rows(scan, key=names, unit=unit, count=count, nulls=nulls)
+            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count, identified=identified)
+        return Rows(
+            scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=_assumed_types(assumed, names)
+        )
     if unit is not None or count is not None:
         raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
     check_engine_for(engine, "keys and counts of Python")
+    if names is None:
+        names = tuple(assumed.names) if assumed is not None else ("key",)
+    stated = read_types(types, names)
+    from dptally.sources import in_memory
+
     if isinstance(source, Mapping):
-        from dptally.sources.in_memory import open_mapping
-
-        names, scan = open_mapping(source, names)
-        return Rows(scan, key=names, unit=None, count="count", nulls=nulls)
-    from dptally.sources.in_memory import open_keys
-
-    if not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
+        scan = in_memory.open_mapping(source, len(names))
+    elif not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
         raise InvalidParameter(
             "source must be a path, a table, a mapping of keys to counts, or an iterable of keys, "
             f"got {type(source).__name__}."
         )
-    names, scan = open_keys(source, names)
-    return Rows(scan, key=names, unit=None, count=None, nulls=nulls)
+    elif infer:
+        names, scan = in_memory.open_public_keys(source, None if key is None else names)
+    else:
+        scan = in_memory.open_keys(source, len(names))
+    return Rows(
+        scan,
+        key=names,
+        unit=None,
+        count="count" if isinstance(source, Mapping) else None,
+        nulls=nulls,
+        types=stated,
+        assumed=_assumed_types(assumed, names),
+    )
+
+
+def _assumed_types(assumed: pa.Schema | None, names: Sequence[str]) -> dict[int, str]:
+    """DuckDB's types of the assumed columns, by position; text needs none."""
+    if assumed is None or len(assumed) != len(names):
+        return {}
+    return {i: kind for i, kind in enumerate(describe(assumed)) if kind != "VARCHAR" and not kind.startswith("ENUM")}
 
 
 def check_request(
@@ -321,14 +410,14 @@ def _open_paths(source: Any, wanted: Sequence[str], format_name: str | None) -> 
     return open_files([str(item) for item in source], wanted, format_name)
 
 
-def _open_table(source: Any, wanted: Sequence[str]) -> Scan:
+def _open_table(source: Any, wanted: Sequence[str], identified: str | None) -> Scan:
     from dptally.sources import frames
 
     home, name = type(source).__module__.split(".")[0], type(source).__name__
     if home == "polars":
         return frames.open_polars(source, wanted)
     if home == "pandas":
-        return frames.open_pandas(source, wanted)
+        return frames.open_pandas(source, wanted, identified)
     if home in ("duckdb", "_duckdb"):
         return frames.open_relation(source, wanted)
     if name == "RecordBatchReader":

@@ -15,10 +15,13 @@ class Scan:
     """The wanted columns of a source, not read yet.
 
     Attributes:
-        types: DuckDB type of each wanted column, in the order they were asked for.
+        types: DuckDB type of each wanted column, in the order they were asked for, from declarations alone: no value
+            has a say in them. JSON is text that holds one JSON value.
         attach: makes the source readable in a session and returns SQL that selects the wanted columns as c0,
             c1, ...
-        text: whether the source holds nothing but text, so that counts are digits.
+        undeclared: positions of columns without a declared type. They come as text (VARCHAR), every value by the rule
+            of `dptally.sources.undeclared`, or as JSON.
+        text: whether the source is a text file, CSV or JSON.
         once: whether the source can be read one time only.
         paths: files the session must be allowed to read.
         attach_counted: like `attach`, for a source that counts by itself: each distinct row of c0, c1, ... with its
@@ -29,6 +32,7 @@ class Scan:
 
     types: tuple[str, ...]
     attach: Callable[[Session], str]
+    undeclared: frozenset[int] = frozenset()
     text: bool = False
     once: bool = False
     paths: tuple[str, ...] = field(default=())

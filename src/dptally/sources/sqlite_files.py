@@ -1,12 +1,13 @@
 """Tables and queries of a SQLite file, through ADBC: SQLite counts, on a connection that may only read.
 
-SQLite gives each value a type of its own. A column is read as the one type it is declared to have; where a declaration
-leaves that open (none, DATE, DECIMAL, an expression) the column must hold values of one type. Anything else is refused.
+SQLite gives each value a type of its own. A column is read as the one type it is declared to have, and a value of
+another is null. Where a declaration leaves the type open (none, BLOB, DATE, DECIMAL, an expression) the values become
+text by the rule of `dptally.sources.undeclared`. No value decides how others are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,24 +21,29 @@ from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.databases import Selection
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
+from dptally.sources.undeclared import define_functions, float_expression
 
 __all__ = ["open_sqlite"]
 
 _VIEW = "dptally_source"
-_ARROW = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
-_DUCKDB = {"integer": "BIGINT", "real": "DOUBLE", "text": "VARCHAR", "blob": "BLOB"}
+_ARROW = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.string()}
+_DUCKDB = {"integer": "BIGINT", "real": "DOUBLE", "text": "VARCHAR"}
 # The driver takes the type of a column from the first values it meets: these come first, and are dropped.
-_FIRST = {"integer": "1", "real": "0.5", "text": "'x'", "blob": "x'00'"}
-_GOOD, _OTHER_TYPE, _FIRST_ROW = 0, 1, 2
+_FIRST = {"integer": "1", "real": "0.5", "text": "'x'", "blob": "'x'"}
 _BUSY_MILLISECONDS = 10_000
 
 
-def open_sqlite(path: Path, selection: Selection) -> Scan:
+def open_sqlite(path: Path, selection: Selection, *, identified: str | None = None) -> Scan:
     """Look up the columns of a table or query and plan the statement that reads it.
+
+    Args:
+        path: the file.
+        selection: what to read of it.
+        identified: the column whose text, if it is declared without a type, must tell units apart.
 
     Raises:
         InvalidParameter: a column is not there.
-        InvalidSource: the file is no SQLite database, is locked, has no such table, or a column of several types.
+        InvalidSource: the file is no SQLite database, is locked, or has no such table.
         MissingDependency: the driver is not installed.
     """
     source = _Source(path, selection)
@@ -46,22 +52,61 @@ def open_sqlite(path: Path, selection: Selection) -> Scan:
         kinds = source.kinds(connection)
     finally:
         connection.close()
+    columns = [_Column(i, kind) for i, kind in enumerate(kinds)]
     plain = selection.unit is None and selection.count is None
+    forms = [
+        f"{column.form(identities=name == identified)} AS c{i}"
+        for i, (name, column) in enumerate(zip(selection.columns, columns, strict=True))
+    ]
 
     def attach(session: Session) -> str:
-        source.stream(session, kinds, counted=False)
-        return "SELECT * FROM source"
+        define_functions(session)
+        source.stream(session, columns, counted=False)
+        return f"SELECT {', '.join(forms)} FROM source"  # noqa: S608
 
     def attach_counted(session: Session) -> str:
-        source.stream(session, kinds, counted=True)
-        return "SELECT * FROM source"
+        define_functions(session)
+        source.stream(session, columns, counted=True)
+        return f"SELECT {', '.join(forms)}, w FROM source"  # noqa: S608
 
     return Scan(
-        types=tuple(_DUCKDB[kind] for kind in kinds),
+        types=tuple("VARCHAR" if kind is None else _DUCKDB[kind] for kind in kinds),
         attach=attach,
+        undeclared=frozenset(i for i, kind in enumerate(kinds) if kind is None),
         attach_counted=attach_counted if plain else None,
         unordered=True,
     )
+
+
+class _Column:
+    """A wanted column as it is sent: one part for each storage class that counts.
+
+    Attributes:
+        parts: name of the part, and the storage class of its values; all others are null in it.
+    """
+
+    def __init__(self, position: int, kind: str | None) -> None:
+        kinds = (kind,) if kind is not None else ("integer", "real", "text", "blob")
+        self.parts = {f"p{position}_{one}": one for one in kinds}
+        self._position, self._declared = position, kind is not None
+
+    def sent(self, column: str) -> list[str]:
+        """SQL of SQLite for the parts; bytes are sent as hexadecimal text."""
+        return [
+            f"CASE WHEN typeof({column}) = '{kind}' THEN {f'lower(hex({column}))' if kind == 'blob' else column} END "
+            f"AS {part}"
+            for part, kind in self.parts.items()
+        ]
+
+    def form(self, *, identities: bool) -> str:
+        """SQL of DuckDB for the value: as declared, or as text."""
+        if self._declared:
+            return next(iter(self.parts))
+        whole, number, text, binary = self.parts
+        as_text = float_expression(number, identities=identities)
+        if identities:
+            return f"coalesce('t' || {text}, 'n' || CAST({whole} AS VARCHAR), {as_text}, 'x' || {binary})"
+        return f"coalesce({text}, CAST({whole} AS VARCHAR), {as_text}, {binary})"
 
 
 class _Source:
@@ -88,77 +133,44 @@ class _Source:
             raise
         return connection
 
-    def kinds(self, connection: Any) -> tuple[str, ...]:
-        """The storage class of each wanted column: declared, or else the only one there is."""
+    def kinds(self, connection: Any) -> tuple[str | None, ...]:
+        """The storage class that each wanted column is declared to have, or None where that is open."""
         # A view in this connection's own temporary schema: SQLite tells the declared types of its columns.
         view = f"CREATE TEMP VIEW {_VIEW} AS SELECT * FROM {self._selection.relation} AS q"  # noqa: S608
         fetch(connection, view, self.explain)
         described = fetch(connection, f"PRAGMA temp.table_xinfo('{_VIEW}')", self.explain)
         require_columns(self._selection.columns, [row["name"] for row in described])
         declared = {row["name"]: _declared_class(row["type"] or "") for row in described}
-        kinds = []
-        for name in self._selection.columns:
-            kinds.append(declared[name] or self._only_class(connection, name))
-        return tuple(kinds)
+        return tuple(declared[name] for name in self._selection.columns)
 
-    def _only_class(self, connection: Any, name: str) -> str:
-        column = quote_identifier(name)
-        sql = f"SELECT DISTINCT typeof({column}) AS kind FROM {_VIEW} WHERE {column} IS NOT NULL"  # noqa: S608
-        found = [row["kind"] for row in fetch(connection, sql, self.explain)]
-        if len(found) == 1:
-            return str(found[0])
-        # Not taken for text where there are none: the type of a release must not depend on whether there is a row.
-        problem = "values of several types" if found else "no value, so that its type is unknown"
-        raise InvalidSource(
-            f"column '{name}' is declared without one type and holds {problem}; read CAST({name} AS TEXT) in a query."
-        )
-
-    def stream(self, session: Session, kinds: tuple[str, ...], *, counted: bool) -> None:
+    def stream(self, session: Session, columns: Sequence[_Column], *, counted: bool) -> None:
         """Register the rows, or the counted keys, as the table "source"."""
-        names = [f"c{i}" for i in range(len(kinds))]
-        sql = self._statement(kinds, counted=counted)
-        fields = [pa.field(name, _ARROW[kind]) for name, kind in zip(names, kinds, strict=True)]
+        fields = [pa.field(part, _ARROW[kind]) for column in columns for part, kind in column.parts.items()]
         if counted:
             fields.append(pa.field("w", pa.int64()))
-        received = pa.schema([*fields, pa.field("state", pa.int64())])
-        stream = Stream(self.connect, sql, received, self.explain)
+        received = pa.schema([*fields, pa.field("first", pa.int64())])
+        stream = Stream(self.connect, self._statement(columns, counted=counted), received, self.explain)
         session.keep(stream)
-        session.register_stream("source", pa.schema(fields), self._checked(stream.batches()))
+        session.register_stream("source", pa.schema(fields), _without_first(stream.batches()))
 
-    def _statement(self, kinds: tuple[str, ...], *, counted: bool) -> str:
+    def _statement(self, columns: Sequence[_Column], *, counted: bool) -> str:
         selection = self._selection
-        columns = [f"q.{quote_identifier(name)}" for name in selection.columns]
-        values = [
-            f"CASE WHEN typeof({column}) = '{kind}' THEN {column} END"
-            for column, kind in zip(columns, kinds, strict=True)
-        ]
-        other = [f"typeof({column}) NOT IN ('{kind}', 'null')" for column, kind in zip(columns, kinds, strict=True)]
-        listed = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
-        rows = f"SELECT {listed}, {' OR '.join(other)} AS state FROM {selection.relation} AS q"  # noqa: S608
-        names = ", ".join(f"c{i}" for i in range(len(kinds)))
+        quoted = [f"q.{quote_identifier(name)}" for name in selection.columns]
+        values = [part for column, name in zip(columns, quoted, strict=True) for part in column.sent(name)]
+        rows = f"SELECT {', '.join(values)} FROM {selection.relation} AS q"  # noqa: S608
+        parts = {part: kind for column in columns for part, kind in column.parts.items()}
+        names = ", ".join(parts)
         # Bytes decide: the collation of a column may take different texts for equal.
-        exact = ", ".join(f"c{i} COLLATE BINARY" for i in range(len(kinds)))
-        first = ", ".join(f"{_FIRST[kind]} AS c{i}" for i, kind in enumerate(kinds))
+        exact = ", ".join(f"{part} COLLATE BINARY" for part in parts)
+        first = ", ".join(f"{_FIRST[kind]} AS {part}" for part, kind in parts.items())
         if counted:
-            body = f"SELECT {names}, count(*), max(state) FROM ({rows}) GROUP BY {exact}"  # noqa: S608
-            return f"SELECT {first}, 0 AS w, {_FIRST_ROW} AS state UNION ALL {body}"
-        body = f"SELECT {names}, state FROM ({rows})"  # noqa: S608
+            body = f"SELECT {names}, count(*), 0 FROM ({rows}) GROUP BY {exact}"  # noqa: S608
+            return f"SELECT {first}, 0 AS w, 1 AS first UNION ALL {body}"
+        body = f"SELECT {names}, 0 FROM ({rows})"  # noqa: S608
         if selection.unit is not None:
-            unit = f"c{len(selection.key)}"
-            where = f"WHERE {unit} IS NOT NULL OR state"
-            body = f"SELECT {names}, max(state) FROM ({rows}) {where} GROUP BY {exact}"  # noqa: S608
-        return f"SELECT {first}, {_FIRST_ROW} AS state UNION ALL {body}"
-
-    def _checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            state = batch.column(batch.num_columns - 1)
-            if pc.any(pc.equal(state, _OTHER_TYPE)).as_py():
-                raise InvalidSource(
-                    "a column of the SQLite database holds values of other types than it is declared to have; "
-                    "read CAST(... AS TEXT) in a query."
-                )
-            rows = batch.filter(pc.equal(state, _GOOD))
-            yield rows.select(range(batch.num_columns - 1))
+            there = " OR ".join(f"{part} IS NOT NULL" for part in columns[len(selection.key)].parts)
+            body = f"SELECT {names}, 0 FROM ({rows}) WHERE {there} GROUP BY {exact}"  # noqa: S608
+        return f"SELECT {first}, 1 AS first UNION ALL {body}"
 
     def explain(self, error: BaseException) -> DptallyError:
         """Turn an error of the driver into a sentence without data."""
@@ -176,6 +188,12 @@ class _Source:
         if "syntax error" in text or "incomplete input" in text or "unrecognized token" in text:
             return InvalidParameter("SQLite does not accept the query: its SQL is not one SELECT statement.")
         return InvalidSource(f"the SQLite database '{self._path}' could not be read as asked.")
+
+
+def _without_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        last = batch.num_columns - 1
+        yield batch.filter(pc.equal(batch.column(last), 0)).select(range(last))
 
 
 def _declared_class(declared: str) -> str | None:

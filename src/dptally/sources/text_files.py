@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.sources.columns import quote_identifier, quote_literal, require_columns
+from dptally.sources.columns import quote_literal, require_columns
 from dptally.sources.engine import OPEN_FILES, Session
 from dptally.sources.files import compression_of_name
 from dptally.sources.scan import Scan
+from dptally.sources.undeclared import define_functions, read_json
 
 __all__ = ["open_csv", "open_json_lines", "open_standard_input"]
 
 _START = 1 << 20  # bytes looked at to find a header or the fields of JSON objects
 _SAMPLE_LINES = 100
+_LONGEST_LINE = 1 << 24
+# Decimals of more than 15 digits, and numbers with an exponent; DuckDB keeps whole numbers as they are.
+_NUMBERS_TO_KEEP = "|".join(
+    [r"[\[:,\s]-?[0-9]+([.][0-9]+)?[eE]", *(f"[0-9]{{{n}}}[.][0-9]{{{16 - n}}}" for n in range(1, 16))]
+)
 
 
 def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Scan:
@@ -45,29 +50,46 @@ def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Sca
     return Scan(
         types=("VARCHAR",) * len(wanted),
         attach=lambda _: " UNION ALL ".join(selects),
+        undeclared=frozenset(range(len(wanted))),
         text=True,
         paths=tuple(path for paths in groups.values() for path in paths),
     )
 
 
 def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
-    """Open files of one JSON object a line; fields are looked up in the first lines of the first file.
+    """Open files of one JSON object a line; a field that a line does not have is null there.
 
-    No files, after empty ones were left out, are data without rows.
+    Which fields there are is not looked up: one line would decide between a refusal and a release. No files, after
+    empty ones were left out, are data without rows.
 
     Raises:
-        InvalidParameter: a field is in none of those lines.
-        InvalidSource: those lines are not JSON objects.
+        InvalidSource: the first lines are not JSON objects.
     """
     if not files:
-        nothing = ", ".join(f"CAST(NULL AS VARCHAR) AS c{i}" for i in range(len(wanted)))
-        return Scan(types=("VARCHAR",) * len(wanted), attach=lambda _: f"SELECT {nothing} LIMIT 0", text=True)
-    start = _start_of(files[0])
-    fields = _json_fields(start, f"'{files[0]}'")
-    require_columns(wanted, fields, read_from=f"the first lines of '{files[0]}'")
+        nothing = ", ".join(f"CAST(NULL AS JSON) AS c{i}" for i in range(len(wanted)))
+        return _json_scan(wanted, lambda _: f"SELECT {nothing} LIMIT 0", ())
+    _check_objects(_start_of(files[0]), f"'{files[0]}'")
     paths = tuple(str(Path(name).absolute()) for name in files)
     sql = _json_select(paths, wanted)
-    return Scan(types=("VARCHAR",) * len(wanted), attach=lambda _: sql, text=True, paths=paths)
+    return _json_scan(wanted, lambda _: sql, paths)
+
+
+def _json_scan(
+    wanted: Sequence[str], attach: Callable[[Session], str], paths: tuple[str, ...], *, once: bool = False
+) -> Scan:
+    def attach_with_functions(session: Session) -> str:
+        define_functions(session)
+        return attach(session)
+
+    everywhere = frozenset(range(len(wanted)))
+    return Scan(
+        types=("JSON",) * len(wanted),
+        attach=attach_with_functions,
+        undeclared=everywhere,
+        text=True,
+        once=once,
+        paths=paths,
+    )
 
 
 def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
@@ -92,8 +114,12 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
         raise InvalidSource("standard input is empty; it has neither columns nor rows.")
     delimiter = "\t" if kind == "tsv" else ","
     name = "standard input"
-    header = _json_fields(start, name) if kind == "jsonl" else _header(start, name, delimiter)
-    require_columns(wanted, header, read_from=f"the first lines of {name}")
+    header: tuple[str, ...] = ()
+    if kind == "jsonl":
+        _check_objects(start, name)
+    else:
+        header = _header(start, name, delimiter)
+        require_columns(wanted, header, read_from=f"the first lines of {name}")
     pipe = _Pipe(start)
 
     def attach(session: Session) -> str:
@@ -103,7 +129,17 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
             return _json_select([pipe.path], wanted)
         return _csv_select([pipe.path], header, wanted, delimiter)
 
-    return Scan(types=("VARCHAR",) * len(wanted), attach=attach, text=True, once=True, paths=(pipe.path,))
+    if kind == "jsonl":
+        return _json_scan(wanted, attach, (pipe.path,), once=True)
+    everywhere = frozenset(range(len(wanted)))
+    return Scan(
+        types=("VARCHAR",) * len(wanted),
+        attach=attach,
+        undeclared=everywhere,
+        text=True,
+        once=True,
+        paths=(pipe.path,),
+    )
 
 
 class _Pipe:
@@ -207,17 +243,18 @@ def _csv_select(paths: Sequence[str], header: Sequence[str], wanted: Sequence[st
     )
 
 
-def _json_fields(start: bytes, name: str) -> tuple[str, ...]:
-    fields: dict[str, None] = {}
+def _check_objects(start: bytes, name: str) -> None:
+    """Refuse, before anything is paid for, what does not begin with JSON objects on lines of their own."""
     for line in _complete_lines(start):
+        row: Any = None
         try:
-            row = json.loads(line)
+            row = read_json(line.decode())
         except ValueError:
             row = None
+        except RecursionError:
+            continue
         if not isinstance(row, dict):
             raise InvalidSource(f"{name} must hold one JSON object a line; its first lines do not.")
-        fields.update(dict.fromkeys(row))
-    return tuple(fields)
 
 
 def _complete_lines(start: bytes) -> Iterator[bytes]:
@@ -228,11 +265,31 @@ def _complete_lines(start: bytes) -> Iterator[bytes]:
 
 
 def _json_select(paths: Sequence[str], wanted: Sequence[str]) -> str:
-    if len({name.lower() for name in wanted}) < len(wanted):
-        raise InvalidParameter("fields of JSON lines must differ in more than upper and lower case.")
-    columns = ", ".join(f"{quote_literal(name)}: 'VARCHAR'" for name in wanted)
-    chosen = ", ".join(f"{quote_identifier(name)} AS c{i}" for i, name in enumerate(wanted))
-    return (
-        f"SELECT {chosen} FROM read_json([{', '.join(map(quote_literal, paths))}], columns = {{{columns}}}, "  # noqa: S608
-        "format = 'newline_delimited', records = true, ignore_errors = false, hive_partitioning = false)"
+    """SQL for the wanted fields of JSON lines, as JSON.
+
+    DuckDB turns numbers into floats. So lines with a number that a float may not hold, and those with halves of
+    characters (surrogates), which DuckDB refuses, go to `undeclared.json_field`, and so does what does not begin
+    as an object: there the numbers stay as they are written. A decimal of at most 15 digits comes back from a float as
+    it was.
+    """
+    lines = (
+        f"SELECT line FROM read_csv([{', '.join(map(quote_literal, paths))}], columns = {{'line': 'VARCHAR'}}, "  # noqa: S608
+        "auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', comment = '', nullstr = '\x02', "
+        f"new_line = '\\n', strict_mode = false, ignore_errors = false, max_line_size = {_LONGEST_LINE}, "
+        "encoding = 'utf-8', hive_partitioning = false) WHERE starts_with(line, '{') OR trim(line, ' \t\r\n') <> ''"
     )
+    by_hand = (
+        f"regexp_matches(line, {quote_literal(_NUMBERS_TO_KEEP)}) OR contains(line, '\\u') "
+        "AND regexp_matches(line, '\\\\u[dD][89a-fA-F]') OR NOT starts_with(line, '{')"
+    )
+    chosen = ", ".join(
+        f"CASE WHEN by_hand THEN dptally_json_field(line, {quote_literal(name)}) "
+        f"ELSE CAST(json_extract(line, {quote_literal(_pointer(name))}) AS VARCHAR) END AS c{i}"
+        for i, name in enumerate(wanted)
+    )
+    return f"SELECT {chosen} FROM (SELECT line, {by_hand} AS by_hand FROM ({lines}))"  # noqa: S608
+
+
+def _pointer(name: str) -> str:
+    """The JSON pointer of a field."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")

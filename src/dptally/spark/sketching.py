@@ -12,6 +12,8 @@ on sizes, so one row more can move others from one partition to the next; rows c
   inserted somewhere, and all others stay in their order;
 - a sketch is made for each **bucket**, not for each partition: a partition may hold several, and a bucket that lies in
   two partitions is an error;
+- what keys are (text, bytes or integers) comes from the **declared type** of their column, in the sketch of every
+  bucket and where there is none, so that the release of no rows has the type of any other;
 - the **tree** is fixed by the numbers of the buckets: those with equal b // 16 are merged in the order of b, then their
   results likewise. An empty bucket, like an empty sketch, changes nothing.
 
@@ -47,13 +49,15 @@ from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.sketch_files import ColumnNames
+from dptally.summaries.stream_identities import new_identity
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
     from dptally.spark.rows import SparkRows
+    from dptally.summaries.sketch_keys import Kind
 
-__all__ = ["LARGEST_CAPACITY", "check_capacity", "check_rows", "merged_sketch"]
+__all__ = ["LARGEST_CAPACITY", "check_capacity", "declared_kind", "merged_sketch"]
 
 LARGEST_CAPACITY = 100_000  # the largest for which noise is certified; a sketch of it is one value of a row
 _TOGETHER = 16
@@ -61,8 +65,11 @@ _MOST_BUCKETS = 4096
 _EXPANDED = 1 << 20  # keys taken in at once
 _SCHEMA = "b long, s binary"
 _ARROW_SCHEMA = pa.schema([("b", pa.int64()), ("s", pa.binary())])
-_TEXT = ("StringType", "CharType", "VarcharType", "BinaryType")
-_WHOLE = ("ByteType", "ShortType", "IntegerType", "LongType")
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("StringType", "CharType", "VarcharType"), "string"),
+    "BinaryType": "bytes",
+    **dict.fromkeys(("ByteType", "ShortType", "IntegerType", "LongType"), "integer"),
+}
 
 Sketch = MisraGriesSketch | UserMisraGriesSketch
 
@@ -88,7 +95,8 @@ def merged_sketch(
     """The sketch of all rows, merged from those of buckets; see the module for why it may be released as such. Private.
 
     Postcondition: a merged `MisraGriesSketch` where every row is a unit, and a merged `UserMisraGriesSketch` otherwise;
-    a function of the set of rows, of `buckets`, and of the choices of keys.
+    a function of the set of rows, of `buckets`, and of the choices of keys. It counts as one stream of its own: nobody
+    else sees what it was merged from.
 
     Args:
         rows: what to sketch, with one key column of text, bytes or integers.
@@ -104,14 +112,16 @@ def merged_sketch(
         InvalidSource: the data cannot be read as asked, or Spark fails.
     """
     check_capacity(capacity)
-    check_rows(rows)
-    made: Sketch = guarded(rows.frame, lambda: _merged(rows, capacity, max_keys_per_unit, bits, buckets, progress))
-    made.names = ColumnNames(rows.key[0], rows.unit)
+    kind = declared_kind(rows)
+    made: Sketch = guarded(
+        rows.frame, lambda: _merged(rows, kind, capacity, max_keys_per_unit, bits, buckets, progress)
+    )
+    made.names, made.streams = ColumnNames(rows.key[0], rows.unit), frozenset({new_identity()})
     return made
 
 
-def check_rows(rows: SparkRows) -> None:
-    """Refuse what a sketch cannot take in.
+def declared_kind(rows: SparkRows) -> Kind:
+    """What keys are by the declared type of their column; refuses what a sketch cannot take in.
 
     Raises:
         InvalidParameter: it is not one column of keys, or these are counted already.
@@ -123,15 +133,18 @@ def check_rows(rows: SparkRows) -> None:
         raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
     if rows.nulls != "drop":
         raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
-    kind = rows.frame.schema["k0"].dataType
-    if type(kind).__name__ not in (*_TEXT, *_WHOLE):
-        raise InvalidSource(f"keys must be text, bytes or integers, not {kind.simpleString()}.")
+    declared = rows.frame.schema["k0"].dataType
+    kind = _KINDS.get(type(declared).__name__)
+    if kind is None:
+        raise InvalidSource(f"keys must be text, bytes or integers, not {declared.simpleString()}.")
     if rows.unit is not None and type(rows.frame.schema["u"].dataType).__name__ in ("FloatType", "DoubleType"):
         raise InvalidSource("units of a sketch must be text, bytes, integers, dates or times.")  # NaN equals nothing
+    return kind
 
 
 def _merged(
     rows: SparkRows,
+    kind: Kind,
     capacity: int,
     max_keys_per_unit: int,
     bits: BitSource,
@@ -144,11 +157,11 @@ def _merged(
     with contextlib.ExitStack() as secrets:
         if rows.unit is None:
             plan = _bucketed(_counted(rows), buckets, "k0", ["k0", "n"])
-            plan = plan.mapInArrow(SketchKeys(capacity), _SCHEMA)
+            plan = plan.mapInArrow(SketchKeys(capacity, kind), _SCHEMA)
         else:
             secret = secrets.enter_context(shared_secret(rows.frame, bits))
             plan = _bucketed(rows.frame, buckets, "u", ["u", "k0"])
-            plan = plan.mapInArrow(SketchUnits(capacity, max_keys_per_unit, secret), _SCHEMA)
+            plan = plan.mapInArrow(SketchUnits(capacity, max_keys_per_unit, kind, secret), _SCHEMA)
         by_unit = rows.unit is not None
         while buckets > 1:
             buckets = -(-buckets // _TOGETHER)
@@ -162,9 +175,9 @@ def _merged(
     if found:
         [sketch] = found
     elif by_unit:
-        sketch = UserMisraGriesSketch(capacity, max_keys_per_unit)
+        sketch = UserMisraGriesSketch(capacity, max_keys_per_unit, kind=kind)
     else:
-        sketch = MisraGriesSketch(capacity)
+        sketch = MisraGriesSketch(capacity, kind=kind)
     return sketch if sketch.merged else sketch.merge()
 
 
@@ -228,16 +241,17 @@ class SketchKeys(_OfBuckets):
 
     Args:
         capacity: of the sketch.
+        kind: of its keys.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, capacity: int, kind: Kind) -> None:
+        self._capacity, self._kind = capacity, kind
 
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """Take in each key as often as it was counted, in the order of hashes."""
-        sketch = MisraGriesSketch(self._capacity)
+        sketch = MisraGriesSketch(self._capacity, kind=self._kind)
         for part in _in_order(parts):
-            keys, counts = _checked_keys(part.column(0)), integers(part.column(1))
+            keys, counts = part.column(0), integers(part.column(1))
             for piece in _expanded(counts):
                 sketch.update(keys.take(integer_column(piece)))
         return sketch
@@ -251,18 +265,19 @@ class SketchUnits(_OfBuckets):
     Args:
         capacity: of the sketch.
         max_keys_per_unit: how many keys a unit keeps.
+        kind: of its keys.
         secret: of the tags.
     """
 
-    def __init__(self, capacity: int, max_keys_per_unit: int, secret: Halves) -> None:
-        self._capacity, self._limit, self._secret = capacity, max_keys_per_unit, secret
+    def __init__(self, capacity: int, max_keys_per_unit: int, kind: Kind, secret: Halves) -> None:
+        self._capacity, self._limit, self._kind, self._secret = capacity, max_keys_per_unit, kind, secret
 
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """Take in units in the order of their hashes."""
-        sketch = UserMisraGriesSketch(self._capacity, self._limit)
+        sketch = UserMisraGriesSketch(self._capacity, self._limit, kind=self._kind)
         # The unit is there twice: once to be told apart by, and once to be handed on with its keys.
         doubled = (
-            pa.RecordBatch.from_arrays([part.column(0), part.column(0), _checked_keys(part.column(1))], ["u", "v", "k"])
+            pa.RecordBatch.from_arrays([part.column(0), part.column(0), part.column(1)], ["u", "v", "k"])
             for part in _in_order(parts)
         )
         kept = bound_contributions(doubled, max_keys_per_unit=self._limit, bits=self._secret.keyed())
@@ -342,17 +357,6 @@ def _expanded(counts: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[np.ndarra
     for start in range(0, int(ends[-1]), _EXPANDED):
         wanted = np.arange(start, min(start + _EXPANDED, int(ends[-1])), dtype=np.int64)
         yield places[np.searchsorted(ends, wanted, side="right")]
-
-
-def _checked_keys(keys: pa.Array) -> pa.Array:
-    valid = True
-    try:
-        keys.validate(full=True)  # Spark passes text on without a look at its encoding
-    except pa.ArrowInvalid:
-        valid = False
-    if not valid:
-        raise InvalidSource("the source holds text that is not valid UTF-8.")
-    return keys
 
 
 def _unpacked(packed: bytes, *, by_unit: bool) -> Sketch:

@@ -14,6 +14,11 @@ offsets or bytes for a batch would move a row of somebody else into the next bat
 with such limits are refused where their options show them. When rows arrive, and how fast they are worked off, counts
 as given: it is not protected.
 
+**When there is something to publish.** Before the first batch has arrived nothing is published, and nothing spent. That
+a batch arrives is the stream's clock, which is not protected: files that are put there, or time that has passed. What
+is *in* the batch does not matter: one without rows, or with nulls alone, counts as any other. Whether it has rows may
+depend on one unit, and a publication that waited for the first row would tell when it came.
+
 **What the guarantee is.** Each publication is (epsilon, delta)-differentially private for one row of the stream. A row
 stays in the sketch, so later publications tell about it again: n of them together keep n times epsilon and delta, or
 what a ledger works out. A unit with rows in many batches is protected as so many rows; sketches of units need all rows
@@ -39,7 +44,7 @@ from dptally.mechanisms.private_misra_gries import publish_sketch
 from dptally.randomness import SystemBits
 from dptally.spark.errors import explain, marked
 from dptally.spark.rows import is_stopped, open_frame, require_running
-from dptally.spark.sketching import check_capacity, check_rows, merged_sketch
+from dptally.spark.sketching import check_capacity, declared_kind, merged_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 
 if TYPE_CHECKING:
@@ -66,13 +71,13 @@ class SketchStream:
     Args:
         frame: a streaming Spark DataFrame (``spark.readStream``).
         directory: on the driver's disk; made, for its owner alone, if it is not there.
-        key: the column of keys, text, bytes or integers.
+        key: the column of keys, text, bytes or integers; its declared type is that of the keys in every release.
         capacity: the number of counters; that of the directory, if there is something in it.
         buckets: how many sketches of a batch are merged; None for the session's number of shuffle partitions.
 
     Raises:
-        InvalidParameter: the frame is no stream, cuts its batches by rows, or the directory is in use or of another
-            capacity.
+        InvalidParameter: the frame is no stream, cuts its batches by rows, or the directory is in use, of another
+            capacity or of another kind of keys.
         InvalidSource: the session was stopped, or the column cannot be a key.
     """
 
@@ -84,7 +89,7 @@ class SketchStream:
         self.key, self.capacity = key, check_capacity(capacity)
         self._buckets = None if buckets is None else as_count("buckets", buckets, largest=4096)
         require_running(frame, streaming=True)
-        check_rows(open_frame(frame, key=key, unit=None, streaming=True))
+        self._kind = declared_kind(open_frame(frame, key=key, unit=None, streaming=True))
         _refuse_limits(frame)
         self._frame = frame
         self._directory = Path(directory)
@@ -205,6 +210,7 @@ class SketchStream:
                 if not isinstance(sketch, MisraGriesSketch):
                     raise TypeError("a stream has no units")
                 merged = self._sketch.merge(sketch)
+                merged.streams = self._sketch.streams or sketch.streams  # one stream, however many batches it has
                 self._write(number, merged)
                 self.batch, self._sketch = number, merged
             for publish in self._after_batch:
@@ -223,10 +229,12 @@ class SketchStream:
         Each publication is a release of its own, which pays in full.
 
         Raises:
-            InvalidParameter: a request that cannot be met.
+            InvalidParameter: a request that cannot be met, or no batch has arrived yet.
             BudgetExceeded: the ledger does not allow it. Reading goes on.
         """
         with self._lock:
+            if self.batch < 0:
+                raise InvalidParameter("no batch has arrived yet, so there is nothing to publish; nothing was spent.")
             sketch = self._sketch
         return publish_sketch(sketch, epsilon, delta, name=options.pop("name", self.key), ledger=ledger, **options)
 
@@ -244,8 +252,9 @@ class SketchStream:
         """Publish by the clock, or after every so many batches, until the stream is stopped.
 
         When something is published is seen by those who see it: prefer the clock, since the number of batches tells
-        how often there was something to read. A publication that the ledger refuses is noted in `refused`, and reading
-        goes on. One that was due when the process died is left out, not made up for.
+        how often there was something to read. Before the first batch has arrived nothing is published, whatever the
+        clock says; from then on it is, whatever the batches hold. A publication that the ledger refuses is noted in
+        `refused`, and reading goes on. One that was due when the process died is left out, not made up for.
 
         Args:
             deliver: called with each release, in a thread of its own or of Spark; if it raises an error, reading ends,
@@ -285,7 +294,8 @@ class SketchStream:
         def by_the_clock() -> None:
             try:
                 while not self._stopping.wait(seconds):
-                    publish()
+                    if self.batch >= 0:
+                        publish()
             except Exception as error:
                 told = error if isinstance(error, DptallyError) else None
                 self._undelivered = told or InvalidSource("a publication could not be delivered.")
@@ -302,13 +312,20 @@ class SketchStream:
     def _read(self) -> tuple[int, MisraGriesSketch]:
         """The last batch that is in a file, and its sketch; -1 and an empty one if there is none."""
         found = sorted(path for path in self._directory.iterdir() if _NAME.fullmatch(path.name))
-        number, sketch = -1, MisraGriesSketch(self.capacity).merge()
+        number, empty = -1, MisraGriesSketch(self.capacity, kind=self._kind)
+        sketch = empty.merge()
         if found:
             number, sketch = int(found[-1].name[6:18]), MisraGriesSketch.load(found[-1])
         if sketch.capacity != self.capacity:
             raise InvalidParameter(
                 f"'{self._directory}' holds a sketch of capacity {sketch.capacity}, got {self.capacity}."
             )
+        if sketch.kind not in (None, self._kind):
+            raise InvalidParameter(
+                f"'{self._directory}' holds a sketch of keys of kind {sketch.kind}, got {self._kind}."
+            )
+        if sketch.kind is None:  # an older version wrote it, before there was a key
+            sketch = empty.merge(sketch)
         # Spark notes what a batch is before it hands it over, and that it is done afterwards.
         if self._noted("offsets") < number or self._noted("commits") > number:
             raise InvalidSource(

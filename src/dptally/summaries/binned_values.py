@@ -19,6 +19,7 @@ __all__ = ["BinnedRows", "check_values", "count_bins", "is_whole"]
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _DATES = ("DATE",)
+_TEXTS = ("VARCHAR", "JSON", '"NULL"', "NULL")  # what declares nothing is read as text
 _TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
 
 
@@ -91,13 +92,13 @@ def _tick(grid: Grid, name: str, kind: str) -> str:
     """SQL for the tick of column k0 as DOUBLE; null for what is left out."""
     column = "k0"
     if grid.kind in ("integer", "number"):
-        if kind in ("VARCHAR", '"NULL"', "NULL"):
+        if kind in _TEXTS:
             return f"TRY_CAST({column} AS DOUBLE)"
         if kind in _NUMBERS or kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
             return f"CAST({column} AS DOUBLE)"
         raise InvalidSource(f"column '{name}' must hold numbers for this interval, not {kind.split('(')[0]}.")
     wanted = "DATE" if grid.kind == "date" else "TIMESTAMP"
-    if kind in ("VARCHAR", '"NULL"', "NULL"):
+    if kind in _TEXTS:
         typed = f"TRY_CAST({column} AS {wanted})"
     elif kind in _DATES or kind in _TIMES:
         typed = column

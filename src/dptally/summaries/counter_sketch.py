@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -28,7 +29,17 @@ from dptally.summaries.sketch_files import (
     unpack,
     write_sketch_file,
 )
-from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, sorted_keys
+from dptally.summaries.sketch_keys import (
+    ARROW_TYPES,
+    KeyBuffers,
+    Kind,
+    key_buffers,
+    kind_of,
+    native_integer,
+    readable,
+    sorted_keys,
+)
+from dptally.summaries.stream_identities import new_identity, united_streams
 
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
@@ -38,6 +49,7 @@ __all__ = ["CounterSketch", "Reading"]
 
 _MOST_CAPACITY = 1 << 30
 _CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work
+_BEGINNING = threading.Lock()
 
 
 class Reading(NamedTuple):
@@ -61,6 +73,8 @@ class CounterSketch:
             [LT25, Cor. 18 and 28].
         standard: whether it was imported from a tool that drops counters at zero.
         names: of the columns of keys and units in the sources it has read; a release takes them over.
+        streams: random numbers of the streams it holds, none before the first batch; see
+            `dptally.summaries.stream_identities`.
     """
 
     _BY_UNIT: ClassVar[bool]
@@ -69,11 +83,12 @@ class CounterSketch:
         if isinstance(capacity, bool) or not isinstance(capacity, int) or not 1 <= capacity <= _MOST_CAPACITY:
             raise InvalidParameter(f"capacity must be an integer between 1 and 2^30, got {capacity!r}.")
         if kind is not None and kind not in ARROW_TYPES:
-            raise InvalidParameter(f"kind must be 'string', 'bytes' or 'integer', got {kind!r}.")
+            raise InvalidParameter(f"kind must be 'string', 'bytes', 'integer' or 'unsigned', got {kind!r}.")
         self.capacity = capacity
         self.merged = False
         self.standard = False
         self.names = ColumnNames()
+        self.streams: frozenset[bytes] = frozenset()
         self._bits = SystemBits() if bits is None else bits
         self._kind: Kind | None = None
         self._native: Any = None
@@ -84,8 +99,17 @@ class CounterSketch:
 
     @property
     def kind(self) -> Kind | None:
-        """What keys are: "string", "bytes" or "integer"; None as long as neither caller nor keys have said."""
+        """What keys are: "string", "bytes", "integer" or "unsigned". Public: it is the type of keys in a release.
+
+        It is what the caller has stated, or else what the first batch has declared (see `update`), however many rows
+        that has. None before either; released then, keys are text.
+        """
         return self._kind
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The Arrow type of keys: large_string, large_binary, int64 or uint64."""
+        return ARROW_TYPES[self._kind or "string"]
 
     @property
     def total(self) -> int:
@@ -127,14 +151,21 @@ class CounterSketch:
     def counters(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """Keys and counters in the order of the keys, zero counters included, slots that never held a key not.
 
-        Returns:
-            The keys as an Arrow array (large_string, large_binary or int64), and as many counts.
+        Text that is not valid UTF-8, which a damaged Arrow array may hold, is counted like any other and left out here.
+        Which keys are left out depends on nothing but themselves, so that a release is what is left of a release of all
+        of them: the guarantee is the same, and no error tells that there was such a key.
 
-        Raises:
-            InvalidSource: the keys were said to be text and are not.
+        Returns:
+            The keys as an Arrow array of the type `key_type`, and as many counts.
         """
+        keys, counts = self._stored()
+        shown = readable(keys)
+        return (keys, counts) if shown.all() else (keys.filter(pa.array(shown)), counts[shown])
+
+    def _stored(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """All keys and counters in the order of the keys; text may not be valid."""
         if self._native is None or self._kind is None:
-            return pa.array([], pa.large_string()), np.empty(0, dtype=np.int64)
+            return pa.array([], self.key_type), np.empty(0, dtype=np.int64)
         return sorted_keys(self._native, self._kind)
 
     def items(self) -> pa.Table:
@@ -161,10 +192,11 @@ class CounterSketch:
         if self._native is None:
             return 0, 0, 0
         wanted: int | bytes
-        if self._kind == "integer" and isinstance(key, int | np.integer) and not isinstance(key, bool):
-            wanted = int(key)
+        if self._kind in ("integer", "unsigned") and isinstance(key, int | np.integer) and not isinstance(key, bool):
+            wanted = native_integer(int(key), self._kind)
             if not -(1 << 63) <= wanted < 1 << 63:
-                raise InvalidParameter("integer keys must lie between -2^63 and 2^63 - 1.")
+                least, most = ("-2^63", "2^63 - 1") if self._kind == "integer" else ("0", "2^64 - 1")
+                raise InvalidParameter(f"keys of kind {self._kind} lie between {least} and {most}.")
         elif self._kind == "string" and isinstance(key, str):
             wanted = key.encode(errors="surrogatepass")
         elif self._kind == "bytes" and isinstance(key, bytes | bytearray):
@@ -259,10 +291,11 @@ class CounterSketch:
         every counter of the other, equal or higher by one [LT25, Lem. 17, Cor. 18 and 28].
 
         Args:
-            others: sketches of the same class, capacity and kind of keys; they are left as they are.
+            others: sketches of the same class, capacity and kind of keys, of other streams; they are left as they are.
 
         Raises:
-            InvalidParameter: they do not fit together.
+            InvalidParameter: they do not fit together, or two of them hold one stream: a sketch is given twice, or with
+                a copy of itself, or with one that it was merged into.
         """
         for other in others:
             if type(other) is not type(self):
@@ -277,8 +310,9 @@ class CounterSketch:
         kinds = {sketch._kind for sketch in sketches if sketch._kind is not None}
         if len(kinds) > 1:
             raise InvalidParameter("sketches must have keys of one kind to be merged.")
+        streams = united_streams(sketches)
         result = self._empty_like(others)
-        result.merged = True
+        result.merged, result.streams = True, streams
         result.names = ColumnNames.shared(sketch.names for sketch in sketches)
         if kinds:
             result._settle(kinds.pop())
@@ -325,7 +359,7 @@ class CounterSketch:
         return cls._from_state(read_sketch_file(Path(path)), f"'{path}'", bits)
 
     def _state(self) -> SketchState:
-        keys, counts = self.counters()
+        keys, counts = self._stored()
         return SketchState(
             by_unit=self._BY_UNIT,
             capacity=self.capacity,
@@ -339,6 +373,7 @@ class CounterSketch:
             keys=keys if self._kind is not None else None,
             counts=counts,
             names=self.names,
+            streams=self.streams,
         )
 
     @classmethod
@@ -346,7 +381,8 @@ class CounterSketch:
         if state.by_unit != cls._BY_UNIT:
             raise InvalidSource(f"{name} holds a sketch of {'users' if state.by_unit else 'elements'}.")
         sketch = cls._create(state, bits)
-        sketch.merged, sketch.standard, sketch.names = state.merged, state.standard, state.names
+        sketch.merged, sketch.standard = state.merged, state.standard
+        sketch.names, sketch.streams = state.names, state.streams
         if state.kind is not None and not sketch._restore(state.keys, state.counts, state.total, state.decrements):
             raise InvalidSource(f"{name} is damaged or incomplete.")
         return sketch
@@ -359,9 +395,8 @@ class CounterSketch:
         """Fill a fresh sketch; False if a key comes twice."""
         buffers = next((found.buffers for found in key_buffers(keys)), None)
         if buffers is None:
-            buffers = (
-                (np.empty(0, np.int64),) if self._kind == "integer" else (np.zeros(1, np.int64), np.empty(0, np.uint8))
-            )
+            numbers = self._kind in ("integer", "unsigned")
+            buffers = (np.empty(0, np.int64),) if numbers else (np.zeros(1, np.int64), np.empty(0, np.uint8))
         try:
             self._native.restore(*buffers, counts, total, decrements)
         except (ValueError, OverflowError):
@@ -373,11 +408,22 @@ class CounterSketch:
     def _settle(self, kind: Kind) -> None:
         """Fix the kind of keys, which fixes the native table."""
         if self._kind is None:
-            table = IntegerSketch if kind == "integer" else TextSketch
+            table = IntegerSketch if kind in ("integer", "unsigned") else TextSketch
             self._native = table(self.capacity, self._bits.words(4))
             self._kind = kind
         elif self._kind != kind:
             raise InvalidSource(f"the keys of this sketch are of kind {self._kind}, and these are of kind {kind}.")
+
+    def _begin(self, declared: pa.DataType) -> None:
+        """Fix what a batch declares, before it is read: what keys are, and which stream this is.
+
+        Both are done for every batch, whether or not there are rows in it, so that neither tells whether there are.
+        """
+        kind = kind_of(declared)
+        with _BEGINNING:  # threads may share a sketch
+            self._settle(kind)
+            if not self.streams:
+                self.streams = frozenset({new_identity()})
 
     def _check_open(self) -> None:
         if self.merged or self.standard:
@@ -385,9 +431,7 @@ class CounterSketch:
             raise InvalidParameter(f"a sketch that was {what} takes no more keys; build another one and merge them.")
 
     def _take(self, found: KeyBuffers, method: str, *arguments: Any) -> None:
-        if found.kind is not None:
-            self._settle(found.kind)
-            self._protected(getattr(self._native, f"{method}_{found.layout}"), *found.buffers, *arguments)
+        self._protected(getattr(self._native, f"{method}_{found.layout}"), *found.buffers, *arguments)
 
     @staticmethod
     def _protected(call: Callable[..., None], *arguments: Any) -> None:
@@ -430,7 +474,8 @@ class CounterSketch:
             if target.exists():
                 read_sketch_file(target)  # an earlier checkpoint may be replaced; any other file is refused
         self._check_open()
-        rows = open_rows(path, key=key, unit=unit, format=format_name)
+        assumed = None if self._kind is None else pa.schema([(key, self.key_type)])  # of text files, which declare none
+        rows = open_rows(path, key=key, unit=unit, format=format_name, assumed=assumed)
         self.update_rows(rows, memory_limit=memory_limit, progress=progress, checkpoint=target)
 
     def update_rows(
@@ -441,7 +486,10 @@ class CounterSketch:
         progress: Progress | None = None,
         checkpoint: Path | None = None,
     ) -> None:
-        """Take in an opened source batch by batch; after each one the sketch is whole, and at times it is saved."""
+        """Take in an opened source batch by batch; after each one the sketch is whole, and at times it is saved.
+
+        What keys are comes from the declared type of their column, before any row is read.
+        """
         self._check_open()
         check_memory_limit(memory_limit)
         if len(rows.key) != 1:
@@ -450,6 +498,7 @@ class CounterSketch:
             raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
         if rows.count is not None:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
+        self._begin(rows.key_schema.types[0])
         self.names = ColumnNames.shared([self.names, ColumnNames(rows.key[0], rows.unit)])
         reading, target = self._reading(), checkpoint
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)

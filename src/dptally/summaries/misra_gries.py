@@ -11,13 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.integer_columns import integers
 from dptally.mechanisms.private_misra_gries import SketchContents
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
-from dptally.summaries.sketch_keys import as_arrow, key_buffers
+from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, as_arrow, key_buffers, kind_of, read_values, readable
 
 __all__ = ["MisraGriesSketch"]
 
@@ -56,7 +57,9 @@ class MisraGriesSketch(CounterSketch):
 
     Args:
         capacity: the number of counters.
-        kind: what keys are; None takes it from the first of them.
+        kind: what keys are: "string", "bytes", "integer" (64 bits) or "unsigned" (64 bits without a sign). None takes
+            it from what the first batch declares, whatever is in it; see `update`. State it where it may depend on the
+            data whether there is a batch at all.
         bits: where the secret key of the hash table comes from. It has no influence on what the sketch holds.
 
     References:
@@ -68,6 +71,12 @@ class MisraGriesSketch(CounterSketch):
     def update(self, batch: Any) -> None:
         """Take in the keys of a batch, in their order. Nulls are left out.
 
+        What keys are must not depend on them, since the type of a released column shows. An array or a series declares
+        it by its type, with or without rows, and all of them must declare the same. A list (or an array of Python
+        objects, or a column of nulls alone) declares nothing: its values are read as what this sketch holds, and as
+        text if that has not been declared or stated yet, so that 7 becomes "7". A value that cannot be read so (such as
+        text where there are integers) is left out, like a null.
+
         A batch is taken in whole or, where it cannot be read, not at all; of an Arrow array in chunks, chunk by chunk.
 
         Args:
@@ -76,10 +85,12 @@ class MisraGriesSketch(CounterSketch):
 
         Raises:
             InvalidParameter: it is no collection of keys, or this sketch was merged or imported.
-            InvalidSource: the keys are of another kind than those before.
+            InvalidSource: the batch declares another kind of keys than this sketch has, or one that is none of keys.
         """
         self._check_open()
-        for found in key_buffers(as_arrow(batch)):
+        keys = as_arrow(batch, self._kind)
+        self._begin(keys.type)
+        for found in key_buffers(keys):
             self._take(found, "update")
 
     def update_file(
@@ -94,7 +105,8 @@ class MisraGriesSketch(CounterSketch):
     ) -> None:
         """Take in a column of files, in the order of names and rows, a batch at a time.
 
-        If it is stopped, the sketch holds the rows up to some batch.
+        If it is stopped, the sketch holds the rows up to some batch. What keys are comes from the declared type of
+        their column. CSV and JSON lines declare none: their values are read as lists are, see `update`.
 
         Args:
             path: path, glob or list of paths of CSV, TSV, JSON lines or Parquet files, also .gz and .zst; "-" is
@@ -145,12 +157,12 @@ class MisraGriesSketch(CounterSketch):
         """
         if self.merged:
             raise InvalidParameter("a merged sketch cannot be reduced; reduce the sketches it was merged from.")
-        keys, counts = self.counters()
+        keys, counts = self._stored()
         if len(counts) and (int(counts.max()) + 1) * (self.capacity + 1) >= 1 << 63:
             raise InvalidParameter("the counters times capacity + 1 do not fit in 64 bits.")
         scaled = counts * np.int64(self.capacity + 1) - counts.sum()
-        positive = scaled > 0
-        return keys.filter(pa.array(positive)), scaled[positive]
+        kept = (scaled > 0) & readable(keys)
+        return keys.filter(pa.array(kept)), scaled[kept]
 
     def reduced_contents(self) -> SketchContents:
         """What a mechanism with delta = 0 reads. Private."""
@@ -158,16 +170,20 @@ class MisraGriesSketch(CounterSketch):
         return SketchContents(keys, scaled, self.total, self.capacity + 1)
 
     @classmethod
-    def from_counters(cls, counters: Any, capacity: int, total: int, *, bits: BitSource | None = None) -> Self:
+    def from_counters(
+        cls, counters: Any, capacity: int, total: int, *, kind: Kind | None = None, bits: BitSource | None = None
+    ) -> Self:
         """Import a Misra-Gries sketch of another tool, which drops counters at zero ("standard" in [LT25, Sec. 5.1]).
 
         That the counters were made by such a sketch of that capacity cannot be seen from them: it is the caller's
-        statement, and what is released from them is private only if it is true.
+        statement, and what is released from them is private only if it is true. Each import counts as a stream of its
+        own: that the same counters are not imported twice is the caller's statement, too.
 
         Args:
             counters: a mapping of keys to counts, or an Arrow table with the columns key and count.
             capacity: the number of counters the other sketch could hold.
             total: the number of elements it has seen.
+            kind: as for a new sketch. A mapping declares none, so that its keys are text if this is left out.
             bits: as for a new sketch.
 
         Raises:
@@ -175,11 +191,11 @@ class MisraGriesSketch(CounterSketch):
             InvalidSource: there are more counters than `capacity`, a key comes twice, a count is not positive, or the
                 counts add up to more than `total`.
         """
-        sketch = cls(capacity, bits=bits)
+        sketch = cls(capacity, kind=kind, bits=bits)
         sketch.standard = True
         if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total < 1 << 47:
             raise InvalidParameter(f"total must be an integer between 0 and 2^47, got {total!r}.")
-        keys, counts = _columns(counters)
+        keys, counts = _columns(counters, kind)
         if len(counts) > capacity:
             raise InvalidSource("there are more counters than the capacity.")
         if (counts < 1).any():
@@ -187,16 +203,11 @@ class MisraGriesSketch(CounterSketch):
         lost = total - sum(counts.tolist())
         if lost < 0:
             raise InvalidSource("the counts add up to more than total.")
-        found = list(key_buffers(keys))
-        if sum(piece.rows for piece in found) != len(counts):
+        sketch._begin(keys.type)
+        if keys.null_count:
             raise InvalidSource("a key is missing.")
-        if found and found[0].kind is not None:
-            sketch._settle(found[0].kind)
-            plain = pa.concat_arrays(keys.chunks) if isinstance(keys, pa.ChunkedArray) else keys
-            if not sketch._restore(_large(plain), counts, total, lost // (capacity + 1)):
-                raise InvalidSource("a key comes twice.")
-        elif total:
-            raise InvalidSource("there are no counters, so what the keys are cannot be told.")
+        if not sketch._restore(keys, counts, total, lost // (capacity + 1)):
+            raise InvalidSource("a key comes twice.")
         return sketch
 
     def _empty_like(self, others: tuple[Self, ...]) -> Self:
@@ -204,29 +215,21 @@ class MisraGriesSketch(CounterSketch):
         return type(self)(self.capacity, bits=self._bits)
 
 
-def _columns(counters: Any) -> tuple[pa.Array | pa.ChunkedArray, NDArray[np.int64]]:
+def _columns(counters: Any, kind: Kind | None) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The keys, of a type in `ARROW_TYPES`, and as many counts."""
     if isinstance(counters, Mapping):
-        keys, numbers = as_arrow(list(counters.keys())), as_arrow(list(counters.values()))
+        keys, values = as_arrow(list(counters.keys()), kind), list(counters.values())
     elif isinstance(counters, pa.Table | pa.RecordBatch):
         if not {"key", "count"} <= set(counters.schema.names):
             raise InvalidParameter("a table of counters needs the columns key and count.")
-        keys, numbers = as_arrow(counters["key"]), as_arrow(counters["count"])
+        keys, values = as_arrow(counters["key"], kind), counters["count"].to_pylist()
     else:
         raise InvalidParameter(f"counters must be a mapping or an Arrow table, got {type(counters).__name__}.")
-    if len(numbers) and not pa.types.is_integer(numbers.type):
+    counts = read_values(values, "integer")
+    if counts.null_count:
         raise InvalidSource("the counts must be positive integers.")
-    pieces = [piece.buffers[0] for piece in key_buffers(numbers)]
-    counts: NDArray[np.int64] = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
-    if len(counts) != len(numbers):
-        raise InvalidSource("the counts must be positive integers.")
-    return keys, counts
-
-
-def _large(keys: pa.Array) -> pa.Array:
-    """Keys with 64-bit offsets from zero on."""
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
-    if pa.types.is_integer(keys.type):
-        return keys
-    text = pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)
-    return keys.cast(pa.large_string() if text else pa.large_binary())
+    return keys.cast(ARROW_TYPES[kind_of(keys.type)]), integers(counts)

@@ -5,11 +5,17 @@ Layout, all numbers little-endian::
     16 bytes  "dptally sketch" and two zero bytes
     header    version, class, kind, flags, capacity, total, decrements, max_keys_per_unit, number of counters, key bytes
     names     their size in 4 bytes, then of the columns of keys and of units, as JSON; version 1 has none
+    streams   how many in 4 bytes, then 16 bytes for each, in their order; versions 1 and 2 have none
     counts    one 64-bit number for each counter
     keys      64-bit integers; or 64-bit offsets, one more than counters, then the bytes
     32 bytes  SHA-256 of all before
 
-Counters are in the order of their keys, so equal sketches of equal columns make equal files.
+Counters are in the order of their keys. Integers without a sign are stored less 2^63. Text that is not valid UTF-8,
+which a damaged Arrow array may bring in, is kept: it has its place among the counters, and is left out when they are
+read.
+
+A file of an older version has no streams. The first half of its checksum takes their place, so that the file and a copy
+of it are known to be the same; one whose kind is not decided has taken in nothing, and has no stream.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,16 +36,18 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidSource
 from dptally.releases.whole_files import check_target, complete_or_absent
-from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers
+from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
+from dptally.summaries.stream_identities import IDENTITY_BYTES
 
 __all__ = ["SKETCH_VERSION", "ColumnNames", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
 
-SKETCH_VERSION = 2
+SKETCH_VERSION = 3
 _MAGIC = b"dptally sketch\0\0"
 _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
 _SIZE = struct.Struct("<I")
-_KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer")
+_KINDS: tuple[Kind | None, ...] = (None, "string", "bytes", "integer", "unsigned")
+_NUMBERS = ("integer", "unsigned")
 _MERGED, _STANDARD, _SEEDED = 1, 2, 4
 _LARGEST_NUMBER = (1 << 62) - 1  # of elements or decrements: what adds two of them up still fits 64 bits
 _NO_LIMIT = 1 << 62  # of keys per unit
@@ -71,18 +80,19 @@ class SketchState:
     Attributes:
         by_unit: whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1).
         capacity: the number of counters.
-        kind: what keys are, or None if there has been none.
+        kind: what keys are, or None if it is not decided.
         total: elements counted.
         decrements: by how much a counter may be too low.
         max_keys_per_unit: the most keys a user counts for; 1 in a sketch of elements.
         merged: whether it was merged from others.
         standard: whether it was imported without zero counters.
         seeded: whether random choices were made with bits that are not secret.
-        keys: the keys in order, of a type in `ARROW_TYPES`; None if there has been none.
+        keys: the keys in order, of a type in `ARROW_TYPES`; None if it is not decided.
         counts: as many counts.
         sketches: how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more
             counters than the capacity, all positive and in units of 1 / (capacity + 1).
         names: of the columns it was read from.
+        streams: the streams it holds; see `dptally.summaries.stream_identities`.
     """
 
     by_unit: bool
@@ -98,6 +108,7 @@ class SketchState:
     counts: NDArray[np.int64]
     sketches: int = 0
     names: ColumnNames = _NO_NAMES
+    streams: frozenset[bytes] = frozenset()
 
 
 def pack(state: SketchState) -> bytes:
@@ -107,7 +118,7 @@ def pack(state: SketchState) -> bytes:
     if state.keys is not None and len(state.keys):
         found: KeyBuffers = next(key_buffers(state.keys))
         columns.append(found.buffers[0].astype("<i8").tobytes())
-        if state.kind != "integer":
+        if state.kind not in _NUMBERS:
             text = found.buffers[1].tobytes()
     flags = _MERGED * state.merged | _STANDARD * state.standard | _SEEDED * state.seeded
     header = _HEADER.pack(
@@ -124,7 +135,8 @@ def pack(state: SketchState) -> bytes:
         len(text),
     )
     names = json.dumps(state.names).encode()
-    body = b"".join([header, _SIZE.pack(len(names)), names, *columns, text])
+    streams = [_SIZE.pack(len(state.streams)), *sorted(state.streams)]
+    body = b"".join([header, _SIZE.pack(len(names)), names, *streams, *columns, text])
     return body + hashlib.sha256(body).digest()
 
 
@@ -165,11 +177,14 @@ def _parse(packed: bytes) -> SketchState | None:
         or limit > _NO_LIMIT
     ):
         return None
-    start, names = (_HEADER.size, _NO_NAMES) if version == 1 else _parse_names(packed)
-    if names is None:
-        return None
     kind = _KINDS[kind_number]
-    words = 0 if kind is None else count if kind == "integer" or count == 0 else count + 1
+    start, names = (_HEADER.size, _NO_NAMES) if version == 1 else _parse_names(packed)
+    streams: frozenset[bytes] | None = frozenset() if kind is None else frozenset({packed[-32:][:IDENTITY_BYTES]})
+    if version > 2:
+        start, streams = _parse_streams(packed, start)
+    if names is None or streams is None or (total and not streams):
+        return None
+    words = 0 if kind is None else count if kind in _NUMBERS or count == 0 else count + 1
     if (
         len(packed) != start + 8 * (count + words) + text_size + 32
         or (count > capacity and sort != _SUMMED)
@@ -188,7 +203,7 @@ def _parse(packed: bytes) -> SketchState | None:
         if flags or not decrements or (counts < 1).any():
             return None
         return SketchState(
-            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, decrements, names
+            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, decrements, names, streams
         )  # fmt: skip
     merged, standard, seeded = (bool(flags & flag) for flag in (_MERGED, _STANDARD, _SEEDED))
     by_unit = sort == 2
@@ -200,7 +215,8 @@ def _parse(packed: bytes) -> SketchState | None:
     if zeros and (not plain or count < capacity):  # the slots without a key are taken before any counter gets to zero
         return None
     return SketchState(
-        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts, names=names
+        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts, names=names,
+        streams=streams,
     )  # fmt: skip
 
 
@@ -219,6 +235,18 @@ def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
     return end, ColumnNames(*found)
 
 
+def _parse_streams(packed: bytes, start: int) -> tuple[int, frozenset[bytes] | None]:
+    """Where they end, and what they are; None if they are not there, or not in order."""
+    first = start + _SIZE.size
+    if len(packed) < first + 32:
+        return first, None
+    end = first + IDENTITY_BYTES * _SIZE.unpack_from(packed, start)[0]
+    if len(packed) < end + 32:
+        return end, None
+    found = [packed[place : place + IDENTITY_BYTES] for place in range(first, end, IDENTITY_BYTES)]
+    return end, frozenset(found) if all(one < other for one, other in pairwise(found)) else None
+
+
 def _is_text(name: object) -> bool:
     """Whether it can be written: half of a pair of surrogates, which JSON allows, cannot."""
     if not isinstance(name, str):
@@ -234,17 +262,12 @@ def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, tex
     if count == 0:
         return pa.array([], ARROW_TYPES[kind])
     numbers = np.frombuffer(packed, dtype="<i8", count=(end - start) // 8, offset=start).astype(np.int64)
-    if kind == "integer":
-        return pa.array(numbers)
+    if kind in _NUMBERS:
+        return stored_integers(numbers, kind)
     if numbers[0] != 0 or numbers[-1] != text_size or (np.diff(numbers) < 0).any():
         return None
     text = pa.py_buffer(packed[end : end + text_size])
-    keys = pa.Array.from_buffers(ARROW_TYPES[kind], count, [None, pa.py_buffer(numbers.tobytes()), text])
-    try:
-        keys.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    return keys
+    return pa.Array.from_buffers(ARROW_TYPES[kind], count, [None, pa.py_buffer(numbers.tobytes()), text])
 
 
 def write_sketch_file(state: SketchState, path: Path, *, overwrite: bool) -> None:

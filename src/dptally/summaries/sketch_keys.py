@@ -1,12 +1,19 @@
 """Keys for a sketch: lists, arrays and series, seen as the buffers the native core reads.
 
+**What keys are is public.** The kind of a sketch's keys shows in its releases, whether or not there are any, so that it
+must not depend on them. It comes from a declaration alone: from the caller (``kind=``), or from the type of the array,
+series or column that is given first, which it has without any rows. Python lists, NumPy arrays of objects and columns
+of nulls declare nothing. Their values are read as what the sketch holds already, and as text where that is not decided
+(`read_values`); a value that has no such reading is left out, like a null: an error would tell that it was there.
+
 Arrow arrays of text, bytes and 64-bit integers, NumPy's 64-bit integers and Polars series are not copied. Other
 integers are widened, dictionaries and Python objects are turned into arrays first. Nulls are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,20 +22,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.undeclared import texts
 
-__all__ = ["ARROW_TYPES", "KeyBuffers", "Kind", "as_arrow", "key_buffers", "sorted_keys"]
+__all__ = [
+    "ARROW_TYPES",
+    "KeyBuffers",
+    "Kind",
+    "as_arrow",
+    "key_buffers",
+    "kind_of",
+    "native_integer",
+    "polars_array",
+    "read_values",
+    "readable",
+    "sorted_keys",
+    "stored_integers",
+]
 
-Kind = Literal["string", "bytes", "integer"]
+Kind = Literal["string", "bytes", "integer", "unsigned"]
 ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.large_string(),
     "bytes": pa.large_binary(),
     "integer": pa.int64(),
+    "unsigned": pa.uint64(),
 }
-_PYTHON_TYPES: tuple[tuple[tuple[type, ...], Kind], ...] = (
-    ((str,), "string"),
-    ((bytes, bytearray, memoryview), "bytes"),
-    ((int, np.integer), "integer"),
-)
+_FLIP = np.int64(-(1 << 63))  # takes unsigned integers to signed ones, in their order
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,50 +54,88 @@ class KeyBuffers:
     """Keys of one kind in one of the layouts of the native core.
 
     Attributes:
-        kind: what the keys are, or None where there are none.
         layout: the ending of the native methods that read them.
         buffers: the arguments of those methods.
         rows: how many keys there are.
     """
 
-    kind: Kind | None
     layout: str
     buffers: tuple[Any, ...]
     rows: int
 
 
-def as_arrow(batch: Any) -> pa.Array | pa.ChunkedArray:
+def kind_of(declared: pa.DataType) -> Kind:
+    """What keys of an Arrow type are. A column of nulls has no type of its own: text serves.
+
+    Text, bytes (also of a fixed size) and integers are keys; a dictionary is what its values are. Integers have 64
+    bits with a sign, but for those of 64 bits without one. Dates, times, decimals, floating-point numbers, booleans and
+    nested types are refused: turn them into text or integers first.
+
+    Raises:
+        InvalidSource: keys of this type are not taken.
+    """
+    if isinstance(declared, pa.BaseExtensionType):
+        return kind_of(declared.storage_type)
+    if pa.types.is_dictionary(declared):
+        return kind_of(declared.value_type)
+    if pa.types.is_integer(declared):
+        return "unsigned" if pa.types.is_uint64(declared) else "integer"
+    if pa.types.is_null(declared) or _is_text(declared):
+        return "string"
+    if (
+        pa.types.is_binary(declared)
+        or pa.types.is_large_binary(declared)
+        or pa.types.is_binary_view(declared)
+        or pa.types.is_fixed_size_binary(declared)
+    ):
+        return "bytes"
+    family = str(declared).split("[")[0].split("(")[0].split("<")[0]
+    raise InvalidSource(f"keys must be text, bytes or integers, not {family}.")
+
+
+def _is_text(declared: pa.DataType) -> bool:
+    return bool(pa.types.is_string(declared) or pa.types.is_large_string(declared) or pa.types.is_string_view(declared))
+
+
+def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     """Turn what holds keys into Arrow, without a copy where the layout allows.
+
+    Args:
+        batch: a list, an array or a series.
+        kind: what values without a declared type are read as; None for text.
 
     Raises:
         InvalidParameter: it is not a collection of keys.
-        InvalidSource: the keys are of several types, or of one that a sketch does not take.
+        InvalidSource: its type is none of keys.
     """
     home, name = type(batch).__module__.split(".")[0], type(batch).__name__
-    if isinstance(batch, pa.Array | pa.ChunkedArray):
-        return batch
     if home == "polars" and name == "Series":
-        return _from_polars(batch)
-    if home == "pandas" and (name == "Series" or name.endswith("Index")):
-        from dptally.sources.frames import pandas_array
+        batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch)
+    elif home == "pandas" and (name == "Series" or name.endswith("Index")):
+        from dptally.sources.frames import is_declared, pandas_array
 
-        return pandas_array(batch, "the pandas series")
+        batch = pandas_array(batch, "the pandas series") if is_declared(batch) else batch.tolist()
+    if isinstance(batch, pa.Array | pa.ChunkedArray):
+        return pa.nulls(len(batch), ARROW_TYPES[kind or "string"]) if pa.types.is_null(batch.type) else batch
     if isinstance(batch, np.ndarray) and batch.ndim != 1:
         raise InvalidParameter(f"an array of keys must have one dimension, got {batch.ndim}.")
-    if isinstance(batch, np.ndarray) and batch.dtype.kind in "iuSU":
-        return _converted(batch, None)
-    if isinstance(batch, np.ndarray) and batch.dtype.kind != "O":
+    if isinstance(batch, np.ndarray) and batch.dtype.kind in "iuS":
+        return pa.array(batch.astype(batch.dtype.newbyteorder("="), copy=False))
+    if isinstance(batch, np.ndarray) and batch.dtype.kind not in "OU":
         raise InvalidSource(f"keys must be text, bytes or integers, not {batch.dtype.name}.")
     if isinstance(batch, str | bytes | bytearray) or not isinstance(batch, Iterable):
         raise InvalidParameter(f"a batch must be a list, an array or a series of keys, got {name}.")
-    values = batch.tolist() if isinstance(batch, np.ndarray) else list(batch)
-    kinds = {_kind_of_type(kind) for kind in set(map(type, values)) - {type(None)}}
-    if len(kinds) > 1:
-        raise InvalidSource("the keys are of several types; all must be of one.")
-    return _converted(values, ARROW_TYPES[kinds.pop()] if kinds else pa.null())
+    if isinstance(batch, np.ndarray):
+        return read_values(batch.tolist(), "string" if batch.dtype.kind == "U" else kind or "string")
+    return read_values(list(batch), kind or "string")
 
 
-def _from_polars(series: Any) -> pa.Array:
+def polars_array(series: Any) -> pa.Array:
+    """A Polars series as Arrow, labels as text.
+
+    Raises:
+        InvalidSource: it has a type that Arrow does not know.
+    """
     import polars as pl
 
     labels = isinstance(series.dtype, pl.Categorical | pl.Enum)
@@ -93,30 +149,52 @@ def _from_polars(series: Any) -> pa.Array:
     return array
 
 
-def _kind_of_type(found: type) -> Kind:
-    for types, kind in _PYTHON_TYPES:
-        if issubclass(found, types) and not issubclass(found, bool):
-            return kind
-    raise InvalidSource(f"keys must be text, bytes or integers, not {found.__name__}.")
+def read_values(values: Sequence[Any], kind: Kind) -> pa.Array:
+    """Values without a declared type as keys of a kind; null where one has no such reading.
+
+    Each value is read by itself, so that no value decides how another one is read:
+
+    - as text: the label of any value, as everywhere in dptally (`dptally.sources.undeclared`);
+    - as integers: integers that fit, and nothing else; as bytes: bytes.
+    """
+    if kind == "string":
+        return texts(values)
+    plain, reading = _READINGS[kind]
+    if set(map(type, values)) <= {plain, type(None)}:
+        with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):  # one of them has no reading
+            return pa.array(values, ARROW_TYPES[kind])
+    return pa.array([reading(value) for value in values], ARROW_TYPES[kind])
 
 
-def _converted(values: Any, kind: pa.DataType | None) -> pa.Array:
-    array = None
+def decoded(key: bytes) -> str | None:
+    """The text that bytes are in UTF-8, or None."""
     try:
-        array = pa.array(values, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        array = None
-    if array is None:
-        raise InvalidSource("a key cannot be read: integers must fit in 64 bits, text must be valid Unicode.")
-    return array
+        return key.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _integer(low: int, high: int) -> Callable[[Any], int | None]:
+    def read(value: Any) -> int | None:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return int(value) if whole and low <= int(value) < high else None
+
+    return read
+
+
+def _bytes(value: Any) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+
+
+_READINGS: dict[Kind, tuple[type, Callable[[Any], Any]]] = {
+    "bytes": (bytes, _bytes),
+    "integer": (int, _integer(-(1 << 63), 1 << 63)),
+    "unsigned": (int, _integer(0, 1 << 64)),
+}
 
 
 def key_buffers(array: pa.Array | pa.ChunkedArray) -> Iterator[KeyBuffers]:
-    """See the keys as buffers, one piece for each chunk; pieces without keys are left out.
-
-    Raises:
-        InvalidSource: keys of this type are not taken, or an integer does not fit.
-    """
+    """See the keys, of a type that `kind_of` takes, as buffers: a piece for each chunk, if there are keys in it."""
     for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
         found = _one_piece(chunk)
         if found.rows:
@@ -128,48 +206,32 @@ def _one_piece(array: pa.Array) -> KeyBuffers:
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_null(array.type):
-        return KeyBuffers(None, "", (), 0)
     if array.null_count:
         if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
             # Arrow cannot filter views.
             array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
         array = array.drop_null()
-    kind = array.type
-    if pa.types.is_integer(kind):
-        return KeyBuffers("integer", "integers", (_integers(array),), len(array))
-    if pa.types.is_fixed_size_binary(kind):
-        array = array.cast(pa.large_binary())
-        kind = array.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    if not text and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)):
-        raise InvalidSource(f"keys must be text, bytes or integers, not {_family(kind)}.")
-    name: Kind = "string" if text else "bytes"
-    buffers = array.buffers()
     if len(array) == 0:
-        return KeyBuffers(name, "", (), 0)
+        return KeyBuffers("", (), 0)
+    if pa.types.is_integer(array.type):
+        return KeyBuffers("integers", (_integers(array),), len(array))
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.large_binary())
+    kind, buffers = array.type, array.buffers()
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         views = _view(buffers[1], np.uint8)[16 * array.offset : 16 * (array.offset + len(array))]
-        return KeyBuffers(name, "views", (views, [_view(buffer, np.uint8) for buffer in buffers[2:]]), len(array))
+        return KeyBuffers("views", (views, [_view(buffer, np.uint8) for buffer in buffers[2:]]), len(array))
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     offsets = _view(buffers[1], np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1]
-    layout = "large_strings" if large else "strings"
-    return KeyBuffers(name, layout, (offsets, _view(buffers[2], np.uint8)), len(array))
-
-
-def _family(kind: pa.DataType) -> str:
-    return str(kind).split("[")[0].split("(")[0].split("<")[0]
+    return KeyBuffers("large_strings" if large else "strings", (offsets, _view(buffers[2], np.uint8)), len(array))
 
 
 def _integers(array: pa.Array) -> NDArray[np.int64]:
-    fitting = None
-    try:
-        fitting = array.cast(pa.int64())
-    except pa.ArrowInvalid:
-        fitting = None
-    if fitting is None:
-        raise InvalidSource("integer keys must lie between -2^63 and 2^63 - 1.")
-    numbers: NDArray[np.int64] = _view(fitting.buffers()[1], np.int64)[fitting.offset : fitting.offset + len(fitting)]
+    if pa.types.is_uint64(array.type):
+        unsigned = _view(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
+        return unsigned ^ _FLIP
+    wide = array.cast(pa.int64())
+    numbers: NDArray[np.int64] = _view(wide.buffers()[1], np.int64)[wide.offset : wide.offset + len(wide)]
     return numbers
 
 
@@ -179,21 +241,29 @@ def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype=kind, count=buffer.size // np.dtype(kind).itemsize)
 
 
-def sorted_keys(native: Any, kind: Kind) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Keys and counts of a native sketch, in the order of the keys.
+def native_integer(key: int, kind: Kind) -> int:
+    """What the native core holds in place of an integer."""
+    return key + int(_FLIP) if kind == "unsigned" else key
 
-    Raises:
-        InvalidSource: the keys were said to be text and are not.
-    """
+
+def stored_integers(numbers: NDArray[np.int64], kind: Kind) -> pa.Array:
+    """The integers that the native core holds, as keys."""
+    return pa.array((numbers ^ _FLIP).view(np.uint64) if kind == "unsigned" else numbers)
+
+
+def sorted_keys(native: Any, kind: Kind) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Keys and counts of a native sketch, in the order of the keys. Text may not be valid UTF-8; see `readable`."""
     *keys, packed = native.export()
     counts = np.frombuffer(packed, dtype=np.int64)
-    parts = [pa.py_buffer(part) for part in keys]
-    array = pa.Array.from_buffers(ARROW_TYPES[kind], len(counts), [None, *parts])
-    valid = True
+    if kind in ("integer", "unsigned"):
+        return stored_integers(np.frombuffer(keys[0], dtype=np.int64), kind), counts
+    return pa.Array.from_buffers(ARROW_TYPES[kind], len(counts), [None, *map(pa.py_buffer, keys)]), counts
+
+
+def readable(keys: pa.Array) -> NDArray[np.bool_]:
+    """Which keys can be shown: all but text that is not valid UTF-8, which Arrow passes on without a look at it."""
     try:
-        array.validate(full=True)
+        keys.validate(full=True)
     except pa.ArrowInvalid:
-        valid = False
-    if not valid:
-        raise InvalidSource("the source holds text that is not valid UTF-8.")
-    return array, counts
+        return np.array([decoded(key) is not None for key in keys.cast(pa.large_binary()).to_pylist()], dtype=bool)
+    return np.ones(len(keys), dtype=bool)

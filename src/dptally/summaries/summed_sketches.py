@@ -14,6 +14,8 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.mechanisms.private_misra_gries import SketchContents, publish_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.sketch_files import ColumnNames, SketchState, read_sketch_file, write_sketch_file
+from dptally.summaries.sketch_keys import ARROW_TYPES, readable
+from dptally.summaries.stream_identities import united_streams
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class SummedSketches:
         capacity: of each sketch.
         sketches: how many were added up.
         total: length of all streams.
+        kind: what keys are, as of a sketch: public, and the type of keys in a release.
         names: of the columns they were read from.
+        streams: the streams they hold; see `dptally.summaries.stream_identities`.
     """
 
     form: Literal["summed"] = "summed"
@@ -50,9 +54,11 @@ class SummedSketches:
         total: int,
         kind: Kind | None,
         names: ColumnNames,
+        streams: frozenset[bytes],
     ) -> None:
         self._keys, self._scaled = keys, scaled
-        self.capacity, self.sketches, self.total, self.kind, self.names = capacity, sketches, total, kind, names
+        self.capacity, self.sketches, self.total, self.kind = capacity, sketches, total, kind
+        self.names, self.streams = names, streams
 
     def __repr__(self) -> str:
         return f"SummedSketches(capacity={self.capacity}, sketches={self.sketches}, kind={self.kind!r})"
@@ -60,6 +66,11 @@ class SummedSketches:
     def __len__(self) -> int:
         """The number of counters."""
         return len(self._scaled)
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The Arrow type of keys."""
+        return self._keys.type
 
     @property
     def shortfall(self) -> int:
@@ -73,8 +84,12 @@ class SummedSketches:
         return pa.table({"key": self._keys, "estimate": whole, "lower": whole, "upper": most})
 
     def merge(self, *others: SummedSketches) -> SummedSketches:
-        """Add up further sums, of other streams."""
-        return _add([self, *others])
+        """Add up further sums, of other streams.
+
+        Raises:
+            InvalidParameter: they do not fit together, or hold one stream twice.
+        """
+        return _add([self, *others], united_streams([self, *others]))
 
     def publish(self, epsilon: object, delta: object = None, **options: Any) -> Release:
         """Release it privately; options as for `MisraGriesSketch.publish`."""
@@ -104,6 +119,7 @@ class SummedSketches:
             counts=self._scaled,
             sketches=self.sketches,
             names=self.names,
+            streams=self.streams,
         )
         write_sketch_file(state, Path(path), overwrite=overwrite)
 
@@ -118,10 +134,11 @@ def sum_sketches(sketches: Sequence[AnySketch]) -> SummedSketches:
     has noise that grows neither with the capacity nor with the number of sketches.
 
     Args:
-        sketches: at least one, of one capacity and one kind of keys, not merged.
+        sketches: at least one, of one capacity and one kind of keys, not merged, each of other streams.
 
     Raises:
-        InvalidParameter: they do not fit together, or one is merged or of units.
+        InvalidParameter: they do not fit together, one is merged or of units, or one is given twice, as itself, as a
+            copy, or as a part of a sum.
     """
     parts = []
     for sketch in sketches:
@@ -140,16 +157,17 @@ def sum_sketches(sketches: Sequence[AnySketch]) -> SummedSketches:
                 total=sketch.total,
                 kind=sketch.kind,
                 names=sketch.names,
+                streams=sketch.streams,
             )
         )
-    return _add(parts)
+    return _add(parts, united_streams(sketches))
 
 
 def merge_sketches(sketches: Sequence[AnySketch]) -> AnySketch:
     """Merge sketches of one form into one of the same capacity; see `MisraGriesSketch.merge`.
 
     Raises:
-        InvalidParameter: they do not fit together.
+        InvalidParameter: they do not fit together, or hold one stream twice.
     """
     first, *others = sketches
     if any(type(other) is not type(first) for other in others):
@@ -158,7 +176,7 @@ def merge_sketches(sketches: Sequence[AnySketch]) -> AnySketch:
     return merged
 
 
-def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
+def _add(parts: Sequence[SummedSketches], streams: frozenset[bytes]) -> SummedSketches:
     if not parts:
         raise InvalidParameter("there must be at least one sketch.")
     if len({part.capacity for part in parts}) > 1:
@@ -167,22 +185,13 @@ def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
     if len(kinds) > 1:
         raise InvalidParameter("sketches must have keys of one kind to be added up.")
     names = ColumnNames.shared(part.names for part in parts)
-    filled = [part for part in parts if part.kind is not None]
-    if not filled:
-        return SummedSketches(
-            pa.array([], pa.large_string()),
-            np.empty(0, dtype=np.int64),
-            capacity=parts[0].capacity,
-            sketches=sum(part.sketches for part in parts),
-            total=0,
-            kind=None,
-            names=names,
-        )
+    kind = kinds.pop() if kinds else None
+    filled = [part for part in parts if part.kind == kind]
     if sum(int(part._scaled.max(initial=0)) for part in filled) >= 1 << 63:
         raise InvalidParameter("the counters times capacity + 1 do not fit in 64 bits.")
     together = pa.table(
         {
-            "key": pa.chunked_array([part._keys for part in filled]),
+            "key": pa.chunked_array([part._keys for part in filled], ARROW_TYPES[kind or "string"]),
             "count": pa.chunked_array([pa.array(part._scaled) for part in filled]),
         }
     )
@@ -193,8 +202,9 @@ def _add(parts: Sequence[SummedSketches]) -> SummedSketches:
         capacity=parts[0].capacity,
         sketches=sum(part.sketches for part in parts),
         total=sum(part.total for part in parts),
-        kind=kinds.pop(),
+        kind=kind,
         names=names,
+        streams=streams,
     )
 
 
@@ -209,7 +219,7 @@ def load_sketch(path: str | Path, *, bits: BitSource | None = None) -> AnySketch
         by_unit = UserMisraGriesSketch if state.by_unit else MisraGriesSketch
         return by_unit._from_state(state, f"'{path}'", bits)
     keys = pa.array([], pa.large_string()) if state.keys is None else state.keys
-    if len(keys) > 1 and not _increasing(keys):
+    if not readable(keys).all() or (len(keys) > 1 and not _increasing(keys)):
         raise InvalidSource(f"'{path}' is damaged or incomplete.")
     return SummedSketches(
         keys,
@@ -219,6 +229,7 @@ def load_sketch(path: str | Path, *, bits: BitSource | None = None) -> AnySketch
         total=state.total,
         kind=state.kind,
         names=state.names,
+        streams=state.streams,
     )
 
 

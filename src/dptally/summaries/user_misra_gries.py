@@ -20,7 +20,7 @@ from dptally.sources.engine import Session
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
-from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
+from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers, polars_array
 
 __all__ = ["UserMisraGriesSketch"]
 
@@ -50,7 +50,7 @@ class UserMisraGriesSketch(CounterSketch):
     Args:
         capacity: the number of counters.
         max_keys_per_unit: the most keys one user counts for; None lets every key count.
-        kind: what keys are; None takes it from the first of them.
+        kind: what keys are, as for `MisraGriesSketch`.
         bits: where random choices and the secret key of the hash table come from.
 
     References:
@@ -86,21 +86,26 @@ class UserMisraGriesSketch(CounterSketch):
         must come in one call and next to each other; a user whose rows lie in two places counts as two, and is
         protected only as two. Sort by user first, or use `update_file`, which does.
 
+        What keys are is decided as in `MisraGriesSketch.update`: by the type of their column, and not by lists, whose
+        values are read as what this sketch holds, or as text; those that cannot be read so are left out.
+
         Args:
             rows: an Arrow table or record batch or a Polars DataFrame with two columns, the user and the key; or an
                 iterable of lists of keys, one for each user.
 
         Raises:
             InvalidParameter: it is neither, or this sketch was merged.
-            InvalidSource: the keys are of another kind than those before.
+            InvalidSource: the keys are of another kind than this sketch has, or of one that is none of keys.
         """
         self._check_open()
         if type(rows).__module__.split(".")[0] == "polars" and type(rows).__name__ == "DataFrame":
-            rows = pa.table({str(place): as_arrow(column) for place, column in enumerate(rows.get_columns())})
+            rows = pa.table({str(place): polars_array(column) for place, column in enumerate(rows.get_columns())})
         if isinstance(rows, pa.Table | pa.RecordBatch):
             if rows.num_columns != 2:
                 raise InvalidParameter(f"rows must have two columns, the user and the key, got {rows.num_columns}.")
-            users, keys = _complete(_whole(rows.column(0)), _whole(rows.column(1)))
+            keys = as_arrow(_whole(rows.column(1)), self._kind)
+            self._begin(keys.type)
+            users, keys = _complete(_whole(rows.column(0)), keys)
             self._add(keys, _starts(users))
         elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
             self._add_lists(list(rows))
@@ -113,15 +118,17 @@ class UserMisraGriesSketch(CounterSketch):
         """Take in users whose rows are next to each other, also across batches, in this one call.
 
         Args:
-            batches: with two columns, the user and the key, without nulls.
+            batches: with two columns, the user and the key, without nulls. Where it may depend on the data whether
+                there are any, state the kind of keys when the sketch is made.
 
         Raises:
             InvalidParameter: this sketch was merged.
-            InvalidSource: the keys are of another kind than those before.
+            InvalidSource: the keys are of another kind than this sketch has.
         """
         self._check_open()
         take = self._reading().take
         for batch in batches:
+            self._begin(batch.schema.types[1])
             take(batch)
         take(None)
 
@@ -131,9 +138,12 @@ class UserMisraGriesSketch(CounterSketch):
         for user in users:
             if isinstance(user, str | bytes) or not isinstance(user, Iterable):
                 raise InvalidParameter("each user must be a list of keys.")
-            keys.extend(key for key in user if key is not None)
+            keys.extend(user)
             ends.append(len(keys))
-        self._add(as_arrow(keys), np.array(ends, dtype=np.int64))
+        found = as_arrow(keys, self._kind)
+        self._begin(found.type)
+        before = np.concatenate([[0], np.cumsum(found.is_valid().to_numpy(zero_copy_only=False))])
+        self._add(found.drop_null(), before[ends].astype(np.int64))
 
     def _add(self, keys: pa.Array, starts: NDArray[np.int64]) -> None:
         """Take in users whose keys, without nulls, lie between neighbouring `starts`."""
@@ -164,7 +174,8 @@ class UserMisraGriesSketch(CounterSketch):
         """Take in users from files, whose rows may be in any order: DuckDB sorts them by user first.
 
         Users come in the order of a fixed hash of them, so that removing one leaves the order of the others. If it is
-        stopped, the sketch holds some of the users, each as a whole. All rows of a user must be in this one call.
+        stopped, the sketch holds some of the users, each as a whole. All rows of a user must be in this one call. What
+        keys are is decided as in `MisraGriesSketch.update_file`.
 
         Args:
             path: path, glob or list of paths of CSV, TSV, JSON lines or Parquet files, also .gz and .zst; "-" is
