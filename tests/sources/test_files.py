@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -117,6 +118,36 @@ def test_many_files(tmp_path: Path) -> None:
     assert counts_of(glob, key="q") == {"a": 2, "b": 1}
     assert counts_of([glob, str(tmp_path / "1.csv")], key="q") == {"a": 2, "b": 1}
     assert counts_of([tmp_path / "1.csv", tmp_path / "2.csv"], key="q") == {"a": 2, "b": 1}
+
+
+def test_one_file_under_two_names_is_refused(tmp_path: Path) -> None:
+    """By another path, a link or two globs: its rows would count twice, and so would a unit."""
+    folder = tmp_path / "d"
+    folder.mkdir()
+    for make, ending in (
+        (lambda path: pq.write_table(pa.table({"q": ["a"]}), path), "parquet"),
+        (lambda path: path.write_text("q\na\n"), "csv"),
+    ):
+        path = folder / f"a.{ending}"
+        make(path)
+        (folder / f"soft.{ending}").symlink_to(path)
+        (tmp_path / f"hard.{ending}").hardlink_to(path)
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(folder)
+        for other in (
+            folder / ".." / "d" / path.name, folder / f"soft.{ending}", tmp_path / f"hard.{ending}",
+            tmp_path / "link" / path.name, tmp_path / "link" / f"a*.{ending}", tmp_path / f"*.{ending}",
+        ):  # fmt: skip
+            for names in ([str(path), str(other)], [str(other), str(path)], [str(folder / f"a*.{ending}"), str(other)]):
+                with pytest.raises(InvalidSource, match="are one file, which must not count twice"):
+                    open_rows(names, key="q", unit=None)
+        with pytest.raises(InvalidSource, match="are one file"):
+            open_rows(str(folder / f"*.{ending}"), key="q", unit=None)
+        assert counts_of([str(path), str(path), str(folder / f"a*.{ending}")], key="q") == {"a": 1}
+    dataset = pyarrow.dataset.dataset([str(folder / "a.parquet"), str(tmp_path / "hard.parquet")])
+    for source in (dataset, pyarrow.dataset.dataset([pyarrow.dataset.dataset(str(path)) for path in dataset.files])):
+        with pytest.raises(InvalidSource, match="are one file"):
+            open_rows(source, key="q", unit=None)
 
 
 def test_names_with_signs(tmp_path: Path) -> None:

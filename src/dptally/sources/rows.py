@@ -100,7 +100,7 @@ class Rows:
         return column if wanted is None else canonical(read_as(column, wanted), name, wanted)
 
     def _prepare(self, session: Session) -> None:
-        if self._scan.undeclared or "JSON" in self._scan.types:
+        if "JSON" in self._scan.types:
             define_functions(session)
 
     @functools.cached_property
