@@ -13,7 +13,7 @@ from dptally.ledger.paying import paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
 from dptally.privacy import Guarantee
 from dptally.progress import Progress, progress_reporter
-from dptally.randomness import BitSource, SystemBits
+from dptally.randomness import BitSource, read_bits
 from dptally.ranges.grids import Grid, Outside, make_grid
 from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.releases.range_release import RangeRelease
@@ -95,7 +95,7 @@ def publish_quantiles(
     >>> found.lower < 500 < found.upper
     True
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
     chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
@@ -159,7 +159,7 @@ def find_quantile(
         table: of a database.
         query: of a database, instead of a table.
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     grid = make_grid(low, high, resolution=resolution, branching=2, outside=outside)
     search = QuantileRounds(
         grid,
