@@ -335,8 +335,14 @@ def _spoiled_when_made(maker: Any, fault: str) -> Any:
     if not isinstance(maker, type):
         return lambda *arguments, **options: spoil(copy(maker(*arguments, **options)))
 
-    class Spoiled(maker):  # type: ignore[misc,valid-type]
-        """What is asked for, with the fault; a subclass, so that what asks for its type still finds it."""
+    class AsBefore(type(maker)):  # type: ignore[misc]
+        """Whatever is of the class as it was counts as one of the spoiled class."""
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, maker)
+
+    class Spoiled(maker, metaclass=AsBefore):  # type: ignore[misc,valid-type]
+        """What is asked for, with the fault."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
