@@ -7,9 +7,11 @@ from fractions import Fraction
 import pytest
 
 import dptally
+from dptally.errors import PrivacyViolation
 from dptally.mechanisms.pure_misra_gries import PureMisraGries
 from dptally.observation_models.clamped_geometric import ClampedGeometric
 from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.privacy.pure_judge import certify_rounded_counters
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
 from tests.exact.reference import growth
@@ -72,3 +74,13 @@ def test_releases_are_drawn_with_noise_for_all_elements() -> None:
     assert many < few / 4
     # Five elements, 19 / 11 each: what the rounded counters are apart, times what one step costs.
     assert 5 * Fraction(19, 11) * many <= 1
+
+
+def test_the_verifier_multiplies_by_the_distance() -> None:
+    """Noise for a distance of one does not pass for two: ratio minus one, times the distance, is what is spent."""
+    one_step = PureMisraGries(read_universe("integers:0..999"), 1, Fraction(1), shortfall=None).law.certify()
+    spent = one_step.worst_ratio - 1
+    for distance in (Fraction(1, 2), Fraction(1), Fraction(19, 11), Fraction(5)):
+        certify_rounded_counters(one_step, distance=distance, epsilon=distance * spent)
+        with pytest.raises(PrivacyViolation, match="rounded counters exceed epsilon"):
+            certify_rounded_counters(one_step, distance=distance, epsilon=distance * spent * Fraction(999, 1000))

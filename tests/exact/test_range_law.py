@@ -16,6 +16,7 @@ from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
 from dptally.randomness import SeededBits
 from dptally.ranges.grids import make_grid
+from dptally.ranges.quantile_search import QuantileRounds
 from dptally.ranges.tree_laws import certify_tree, make_tree_law
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10)
@@ -108,6 +109,17 @@ def test_every_level_has_coins_of_its_own(mechanism: str) -> None:
         above, below = histograms.draw(leaves, grid, bits)
         agree += int(above[0] == below[0])
     assert agree < 150
+
+
+@pytest.mark.parametrize("mechanism", ["sample_and_threshold", "weighted_sample", "dense"])
+def test_searches_share_their_budget_between_rounds(mechanism: str) -> None:
+    """A search of h rounds is verified as h copies of its law: those keep epsilon and delta, one more does not."""
+    delta = None if mechanism == "dense" else DELTA
+    search = QuantileRounds(make_grid(0, 15, branching=2), "1/2", epsilon=EPSILON, delta=delta, mechanism=mechanism)
+    assert search.rounds == 4
+    certify_tree(search.law, 4, EPSILON, DELTA if delta else Fraction(0))
+    with pytest.raises(PrivacyViolation):
+        certify_tree(search.law, 5, EPSILON, DELTA if delta else Fraction(0))
 
 
 def test_a_budget_for_one_level_does_not_pass_for_two() -> None:
