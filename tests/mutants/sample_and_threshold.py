@@ -18,11 +18,11 @@ FAULTS: tuple[Fault, ...] = (
         tests=(f"{_LAW}::test_judge_against_enumeration",),
     ),
     Fault(
-        name="sampling-verifier-leaves-out-the-first-value",
+        name="sampling-verifier-subtracts-too-much",
         breaks=("BC22 Theorem 2",),
         file="privacy/sampling_judge.py",
-        old="m = max(threshold, _above(k, up_drop, up_whole))",
-        new="m = max(threshold + 1, _above(k, up_drop, up_whole))",
+        old="found = _up(p * up.mass[1]) - (growth - one) * up.over[0] // one",
+        new="found = _up(p * up.mass[1]) - growth * up.over[0] // one",
         tests=(f"{_LAW}::test_judge_against_enumeration",),
     ),
     Fault(
