@@ -29,7 +29,7 @@ from dptally.mechanisms.private_total import draw_total
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
 from dptally.progress import Progress, progress_reporter
-from dptally.randomness import BitSource, SystemBits
+from dptally.randomness import BitSource, read_bits
 from dptally.releases.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def publish(
     >>> release.table().get_column("key").to_list()
     ['common']
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     wanted = _checked_sampling(sampling, unit)
     on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
     place = {"table": table, "query": query, "engine": engine, "types": types}
@@ -309,7 +309,7 @@ def sanitize(
     if drawn_by is None or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
     chosen = make_mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     with paying(ledger, replace(chosen.spends, mechanism="sanitized_sample"), bits, unit=None) as paid:
         rows = _open(sample, key, None, count, nulls, format)
         if rows.count is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dptally.ledger.paying import paying
 from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
 from dptally.progress import Progress, progress_reporter
-from dptally.randomness import BitSource, SystemBits
+from dptally.randomness import BitSource, read_bits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +79,7 @@ def publish_tree(
     >>> sorted(tree.frequencies())
     ['today', 'tomorrow']
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     mechanism = TrieHeavyHitters(
         epsilon,
         delta,

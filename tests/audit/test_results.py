@@ -19,7 +19,7 @@ def test_the_page_has_results_of_passed_audits() -> None:
     written = PAGE.read_text().partition(START)[2].partition(END)[0]
     if written.strip() == "Not written yet.":
         pytest.skip("the audits have not been run for this page yet")
-    assert "python -m dptally.evaluation.audits" in written and "0 violations, 0 planted bugs missed" in written
+    assert "python -m dptally.evaluation.audits" in written and "0 violations, 0 controls missed" in written
     assert "VIOLATED" not in written and "MISSED" not in written and "LEAKS" not in written
 
 
@@ -28,7 +28,7 @@ def test_results_are_tables() -> None:
     exact = audit_exactly("dense", settings=3, seed=1)
     kept = audit_black_box("dense", runs=400, seed=1)
     text = results(exact, 1.0, kept, [], [SideChannel("order", "rows", "sorted", False)], 1, "a command")
-    assert "| dense | 3 | 0 | noise halved 6/6, float table 6/6 |" in text
+    assert "| dense | 3 | 0 | epsilon x 2 6/6 |" in text
     assert "| order | rows | sorted | closed |" in text and "| kept |" in text
 
 

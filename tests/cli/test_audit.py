@@ -22,10 +22,10 @@ def test_black_box_on_the_command_line(run: Run) -> None:
 
 
 def test_exact_on_the_command_line(run: Run) -> None:
-    """Settings, seed and planted bugs are told."""
+    """Settings, seed and controls are told."""
     words = ("audit", "sparse", "--exact", "--settings", 4)
     done = run(*words)
-    assert done.status == 0 and "seed 8" in done.out and "every planted bug was found" in done.out
+    assert done.status == 0 and "seed 8" in done.out and "every control was found" in done.out
     facts = json.loads(run(*words, "--json").out)["exact"]
     assert facts["all_settings"] == 4 and facts["violations"] == [] and facts["passed"] is True
 
@@ -42,7 +42,7 @@ def test_a_violation_ends_with_status_1(run: Run, monkeypatch: pytest.MonkeyPatc
     def found(*arguments: object, **options: object) -> list[BlackBoxFinding]:
         finding = black_box._audit(
             black_box.chosen_boxes("dense")[0], *(black_box.as_epsilon(1), black_box.Fraction(0)), 4000,
-            black_box.SeededBits(5), "noise halved", 1e-6,
+            black_box.SeededBits(5), "epsilon x 2", 1e-6,
         )  # fmt: skip
         return [finding]
 

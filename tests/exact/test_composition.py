@@ -51,6 +51,14 @@ def test_a_little_more_is_refused(keys: int) -> None:
             certify_copies(wrong, copies=keys, epsilon=Fraction(1), delta=MICRO)
 
 
+def test_one_key_at_a_larger_epsilon_is_refused() -> None:
+    """A certificate for one key says nothing about a smaller epsilon than it was made at."""
+    one_key = WeightedSample("1", MICRO).certify()
+    assert certify_copies(one_key, copies=1, epsilon=Fraction(1), delta=MICRO).total_epsilon == 1
+    with pytest.raises(PrivacyViolation, match="larger epsilon than is promised"):
+        certify_copies(one_key, copies=1, epsilon=Fraction(999, 1000), delta=MICRO)
+
+
 @pytest.mark.parametrize(("e", "d", "keys"), [("0.5", "0.05", 2), ("0.3", "0.1", 3), ("1", "0.02", 2)])
 def test_real_rows_together_stay_within_the_composed_delta(e: str, d: str, keys: int) -> None:
     """Products of actual neighbouring rows, written out, never exceed what the judge computes for several keys."""

@@ -225,12 +225,6 @@ def test_printed_lemma_4_2_is_off_by_one() -> None:
     assert abs(WeightedSample(epsilon, delta).reporting_probability(turn + 2) - printed) > Fraction(1, 100)
 
 
-def test_lemma_4_3_needs_a_ceiling() -> None:
-    """For e^epsilon = 2, delta = 1/31 there are 8 = 2 ceil(L) rows below 1, more than the printed 2L + 1 = 7.92."""
-    epsilon = Fraction(69314718056, 10**11)  # just above ln 2
-    assert len(optimal_probabilities(epsilon, Fraction(1, 31))) - 1 == 8
-
-
 def test_frequency_zero_and_huge_frequencies() -> None:
     """Frequency 0 is never reported; rows of 2^62 are rows of W shifted."""
     law = WeightedSample("1", "1e-6")

@@ -42,10 +42,11 @@ def _point(pieces: list[Piece], wanted: Fraction, slope: object) -> Fraction:
     return pieces[-1][1]
 
 
-def rows_of_algorithm_5(
-    a: int, delta: Fraction, last: int, *, factor: int, whole_numbers: bool = False
-) -> list[list[Any]]:
-    """Rows 0 .. last for q = 1. `factor` of the not-reported term in the equation for b_i: printed 1, correct a."""
+def pieces_of_algorithm_5(a: int, delta: Fraction, last: int, *, factor: int) -> list[tuple[Fraction, list[Piece]]]:
+    """Rows 0 .. last for q = 1: the mass of "not reported", and the density of values piece by piece.
+
+    `factor` is that of the not-reported term in the equation for b_i: printed 1, correct a.
+    """
     missing, pieces, reported = Fraction(1), [], Fraction(0)
     laws: list[tuple[Fraction, list[Piece]]] = [(missing, [])]
     for row in range(1, last + 1):
@@ -75,6 +76,14 @@ def rows_of_algorithm_5(
         assert 1 - now + _mass(fresh, Fraction(0), Fraction(row)) == 1
         missing, pieces, reported = 1 - now, fresh, now
         laws.append((missing, pieces))
+    return laws
+
+
+def rows_of_algorithm_5(
+    a: int, delta: Fraction, last: int, *, factor: int, whole_numbers: bool = False
+) -> list[list[Any]]:
+    """The same, with densities summed over pieces, as whole numbers; or over whole values, as fractions."""
+    laws = pieces_of_algorithm_5(a, delta, last, factor=factor)
     if whole_numbers:
         return [
             [gone, *(_mass(row, Fraction(x), Fraction(x + 1)) for x in range(i))] for i, (gone, row) in enumerate(laws)

@@ -12,7 +12,11 @@ from dptally.errors import PrivacyViolation
 from dptally.estimates.node_sums import _SumOfCopies, lower_of_binomial, node_sums, upper_of_binomial
 from dptally.exact import exp_bounds
 from dptally.exact.binomial import binomial_row
+from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
+from dptally.randomness import SeededBits
+from dptally.ranges.grids import make_grid
+from dptally.ranges.quantile_search import QuantileRounds
 from dptally.ranges.tree_laws import certify_tree, make_tree_law
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10)
@@ -86,6 +90,36 @@ def test_one_coin_for_all_levels_betrays_a_unit() -> None:
             key = (parent, shown)
             with_unit[key] = with_unit.get(key, Fraction(0)) + Fraction(mass, whole) * chance
     assert divergence(with_unit, without) > law.rate * Fraction(9, 10) > DELTA
+
+
+@pytest.mark.parametrize("mechanism", ["sample_and_threshold", "weighted_sample", "dense"])
+def test_every_level_has_coins_of_its_own(mechanism: str) -> None:
+    """A lone leaf has the same count on both levels; what is drawn for the two agrees no more often than by chance.
+
+    300 seeded draws. Two independent draws from one row agree with the probability of its sum of squares, below 0.3
+    here; a coin for all levels would make all of them agree. 150 agree by chance with probability below 1e-12.
+    """
+    delta = None if mechanism == "dense" else DELTA
+    histograms = RangeHistograms(EPSILON, delta, levels=2, mechanism=mechanism)
+    grid = make_grid(0, 3, resolution=4, branching=2)
+    leaves = np.array([400, 0, 0, 0], dtype=np.int64)
+    bits = SeededBits(6)
+    agree = 0
+    for _ in range(300):
+        above, below = histograms.draw(leaves, grid, bits)
+        agree += int(above[0] == below[0])
+    assert agree < 150
+
+
+@pytest.mark.parametrize("mechanism", ["sample_and_threshold", "weighted_sample", "dense"])
+def test_searches_share_their_budget_between_rounds(mechanism: str) -> None:
+    """A search of h rounds is verified as h copies of its law: those keep epsilon and delta, one more does not."""
+    delta = None if mechanism == "dense" else DELTA
+    search = QuantileRounds(make_grid(0, 15, branching=2), "1/2", epsilon=EPSILON, delta=delta, mechanism=mechanism)
+    assert search.rounds == 4
+    certify_tree(search.law, 4, EPSILON, DELTA if delta else Fraction(0))
+    with pytest.raises(PrivacyViolation):
+        certify_tree(search.law, 5, EPSILON, DELTA if delta else Fraction(0))
 
 
 def test_a_budget_for_one_level_does_not_pass_for_two() -> None:

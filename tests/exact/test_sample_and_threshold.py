@@ -591,6 +591,29 @@ def test_missing_a_key() -> None:
         lemma_5_omission(150, 0.1, 20)
 
 
+@pytest.mark.parametrize("gamma", [Fraction(1, 4), Fraction(2, 5), Fraction(3, 5)])
+def test_lemma_6(gamma: Fraction) -> None:
+    """floor(v / p) is off by more than gamma times the frequency at most 2 exp(-gamma^2 p w / 3) of the time, exactly.
+
+    A key that is not reported counts as off. As printed, without the factor 2 and the third, the bound is none.
+    """
+    law = SampleAndThreshold("1", "1e-4")
+    printed_fails = False
+    for frequency in (50, 100, 200, 400):
+        expected, whole = frequency * law.rate, 1 << (32 * frequency)
+        if expected * (1 - gamma) < law.threshold:
+            continue
+        outside = (
+            mass
+            for value, mass in law.row(frequency).items()
+            if value is None or abs(law.most_likely(value) - frequency) > gamma * frequency
+        )
+        off = Fraction(sum(int(mass * whole) for mass in outside), whole)
+        assert off <= 2 * math.exp(-float(gamma**2 * expected) / 3)
+        printed_fails |= off > math.exp(-float(gamma**2 * expected))
+    assert printed_fails
+
+
 def test_lemma_3_is_empty_from_some_alpha_on() -> None:
     """Its constant is positive at .517 and negative at .518."""
     assert lemma_3_constant(0.517) > 0 > lemma_3_constant(0.518)

@@ -118,6 +118,28 @@ def test_coin_follows_the_rate() -> None:
         assert (abs(heads - trials * rate) <= 4.9 * (trials * rate * (1 - rate)) ** 0.5) == accepted
 
 
+def test_votes_are_kept_at_the_rate() -> None:
+    """Of 400,000 votes as many are kept as the rate says, within 4.9 standard deviations; 10 % more are not.
+
+    False alarms below 1e-6, and the seed is fixed.
+    """
+    asked = Round(1, 0, 1, ("*",), Fraction(3, 16), Domain("characters"))
+    texts, units = pl.DataFrame({"text": ["tea", "oak"], "units": [200_000, 200_000]}), 400_000
+    kept = sum(trie_heavy_hitters._kept_votes(texts, asked, SeededBits(3)).values())
+    for factor, accepted in ((1.0, True), (1.1, False), (0.9, False)):
+        rate = factor * 3 / 16
+        assert (abs(kept - units * rate) <= 4.9 * (units * rate * (1 - rate)) ** 0.5) == accepted
+
+
+def test_counts_below_the_threshold_are_dropped() -> None:
+    """The threshold itself is reported, one vote less is not."""
+    plan = plan_trie(1, "1e-6", levels=[1, 3])
+    least = plan.law.threshold
+    rounds = TrieRounds(plan)
+    rounds.receive({"a*": least, "b*": least - 1, "c*": 1, "d*": 0})
+    assert rounds.to_dict()["nodes"] == [[1, "a*", least]]
+
+
 def test_rounds_survive_messages_and_restarts() -> None:
     """Rounds and the state between them go through JSON unchanged, and a resumed run ends in the same tree."""
     rounds = TrieRounds(plan_trie(1, "1e-6", levels=[1, 3]), unit="device")

@@ -82,6 +82,25 @@ def test_children_add_up_and_nothing_is_negative(leaves: list[int], fan: int, se
 
 
 @given(counts, fans)
+def test_hidden_nodes_cost_a_rank_linearly_in_the_threshold(leaves: list[int], fan: int) -> None:
+    """At most (fan - 1) nodes of a level are before an edge, and each hides at most t - 1 kept units: Lemma 9, exactly.
+
+    So thresholding takes at most L (fan - 1) (t - 1) kept units off any rank, L levels, and the upper bound adds as
+    many as are hidden.
+    """
+    made = tree(leaves, fan, SAMPLED)
+    edges = np.arange(1, len(leaves))
+    before = made._before(edges)
+    lost = np.cumsum(leaves)[:-1] - before.sums
+    most = SAMPLED.threshold - 1
+    assert (lost >= 0).all() and (lost <= before.hidden * most).all()
+    assert (before.hidden <= (fan - 1) * len(made.values)).all()
+    bounds = node_sums(SAMPLED)
+    reached = bounds.upper(before.sums, before.nodes, before.hidden, 0.1)
+    assert reached == pytest.approx(bounds.upper(before.sums + before.hidden * most, before.nodes, 0 * edges, 0.1))
+
+
+@given(counts, fans)
 def test_counts_that_agree_stay_as_they_are(leaves: list[int], fan: int) -> None:
     """Without noise, consistent estimates are the counts."""
     assert tree(leaves, fan).consistent[-1] == pytest.approx(leaves, abs=1e-6)

@@ -6,12 +6,13 @@ Three kinds, each with its limits (see `docs/audits.md`):
 - `audit_black_box`: many releases of neighbouring data sets, through files, bound epsilon from below;
 - `audit_side_channels`: order, files, errors and time.
 
-The first two are also run on mechanisms with planted bugs, which they must find.
+The first two are also run on controls, releases that were made for more than is claimed, which they must find. Faults
+in mechanisms are injected by the tests alone.
 """
 
 from __future__ import annotations
 
-from dptally.audit.black_box import BlackBoxFinding, audit_black_box, audit_planted
+from dptally.audit.black_box import BlackBoxFinding, audit_black_box, audit_controls
 from dptally.audit.exact_grid import ExactAudit, audit_exactly
 from dptally.audit.side_channels import SideChannel, audit_side_channels
 
@@ -20,7 +21,7 @@ __all__ = [
     "ExactAudit",
     "SideChannel",
     "audit_black_box",
+    "audit_controls",
     "audit_exactly",
-    "audit_planted",
     "audit_side_channels",
 ]

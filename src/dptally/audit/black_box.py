@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2, made_for
 from dptally.audit.events import Bound, lower_bound
 from dptally.audit.observed import (
     Observer,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from dptally.randomness import BitSource
 
-__all__ = ["BLACK_BOXES", "BlackBox", "BlackBoxFinding", "audit_black_box", "audit_planted"]
+__all__ = ["BLACK_BOXES", "BlackBox", "BlackBoxFinding", "audit_black_box", "audit_controls"]
 
 _ALPHA = 1e-6
 
@@ -45,8 +46,8 @@ class BlackBox:
         mechanism: as it is asked for.
         observe: how it is run.
         pure: whether delta is 0.
-        runs: how many samples of each data set are enough to find the bugs below.
-        bugs: planted bugs that this many samples show, each with the epsilon and delta they show at.
+        runs: how many samples of each data set are enough to find the controls below.
+        controls: what this many samples show to exceed a claim, each with the epsilon and delta claimed.
     """
 
     name: str
@@ -54,12 +55,14 @@ class BlackBox:
     observe: Observer
     pure: bool
     runs: int
-    bugs: dict[str, tuple[str, str]]
+    controls: dict[str, tuple[str, str]]
 
 
 def _sampled(*arguments: Any) -> Any:
     return partial(observe_keys, sampling=Ppswor("0.3"))(*arguments)
 
+
+_BOTH = {DELTA_TIMES_4: ("1", "0.01"), EPSILON_TIMES_2: ("1", "0.01")}
 
 BLACK_BOXES = (
     BlackBox(
@@ -68,16 +71,16 @@ BLACK_BOXES = (
         observe_keys,
         False,
         100_000,
-        {"delta x 4": ("1", "0.01"), "noise halved": ("1", "0.01"), "float table": ("1", "1e-5")},
+        _BOTH,
     ),
-    BlackBox("weighted_sample, sampled", "weighted_sample", _sampled, False, 40_000, {"delta x 4": ("1", "0.01")}),
+    BlackBox("weighted_sample, sampled", "weighted_sample", _sampled, False, 40_000, {DELTA_TIMES_4: ("1", "0.01")}),
     BlackBox(
         "stability",
         "stability",
         observe_keys,
         False,
         100_000,
-        {"delta x 4": ("1", "0.01"), "threshold off by one": ("1", "0.0135"), "noise halved": ("1", "0.01")},
+        _BOTH,
     ),
     BlackBox(
         "gaussian",
@@ -85,7 +88,7 @@ BLACK_BOXES = (
         observe_keys,
         False,
         100_000,
-        {"delta x 4": ("1", "0.01"), "threshold off by one": ("1", "0.01"), "noise halved": ("1", "0.01")},
+        _BOTH,
     ),
     BlackBox(
         "sample_and_threshold",
@@ -93,7 +96,7 @@ BLACK_BOXES = (
         observe_keys,
         False,
         100_000,
-        {"delta x 4": ("1", "0.01"), "threshold off by one": ("1", "0.01")},
+        {DELTA_TIMES_4: ("1", "0.01")},
     ),
     BlackBox(
         "misra_gries",
@@ -101,14 +104,14 @@ BLACK_BOXES = (
         observe_sketch,
         False,
         1_000,
-        {"delta x 4": ("0.3", "0.1")},
+        {DELTA_TIMES_4: ("0.3", "0.1")},
     ),
-    BlackBox("dense", "dense", observe_dense, True, 100_000, {"noise halved": ("1", "0")}),
-    BlackBox("sparse", "sparse", observe_sparse, True, 40_000, {"noise halved": ("1", "0")}),
+    BlackBox("dense", "dense", observe_dense, True, 100_000, {EPSILON_TIMES_2: ("1", "0")}),
+    BlackBox("sparse", "sparse", observe_sparse, True, 40_000, {EPSILON_TIMES_2: ("1", "0")}),
     BlackBox("compact", "compact", observe_compact, True, 7_000, {}),
-    BlackBox("ranges", "ranges", observe_ranges, False, 8_000, {"delta x 4": ("1", "0.01")}),
+    BlackBox("ranges", "ranges", observe_ranges, False, 8_000, {DELTA_TIMES_4: ("1", "0.01")}),
     BlackBox("heavy hitters", "heavy_hitters", observe_tree, False, 10_000, {}),
-    BlackBox("order of rows", "weighted_sample", observe_order, False, 1_000, {"insertion order kept": ("1", "1e-6")}),
+    BlackBox("order of rows", "weighted_sample", observe_order, False, 1_000, {}),
 )
 
 
@@ -118,7 +121,7 @@ class BlackBoxFinding:
 
     Attributes:
         name: of the mechanism, in reports.
-        bug: what was planted; empty for the mechanism itself.
+        control: what releases were made for in place of the claim; empty for the mechanism itself.
         epsilon: claimed.
         delta: claimed.
         bound: the lower bound of epsilon at that delta, its event and its data sets.
@@ -126,7 +129,7 @@ class BlackBoxFinding:
     """
 
     name: str
-    bug: str
+    control: str
     epsilon: Fraction
     delta: Fraction
     bound: Bound
@@ -141,7 +144,7 @@ class BlackBoxFinding:
         """As plain data for JSON."""
         return {
             "mechanism": self.name,
-            "bug": self.bug,
+            "control": self.control,
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "lower_bound": self.bound.epsilon,
@@ -188,33 +191,29 @@ def audit_black_box(
     return findings
 
 
-def audit_planted(
+def audit_controls(
     mechanism: str = "all",
     *,
     seed: int | None = None,
     alpha: float = _ALPHA,
-    bugs: tuple[str, ...] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[BlackBoxFinding]:
-    """The same for mechanisms with planted bugs; `violated` should be true for all of them.
+    """The same for releases made for more than is claimed; `violated` should be true for all of them.
 
     Args:
         mechanism: a mechanism's name, or "all".
         seed: to repeat everything; None for fresh secret bits.
         alpha: as for `audit_black_box`.
-        bugs: those to plant; None for all.
         progress: called with what is about to be audited.
     """
     findings = []
     for number, box in enumerate(chosen_boxes(mechanism)):
-        for place, (bug, (epsilon, delta)) in enumerate(box.bugs.items()):
-            if bugs is not None and bug not in bugs:
-                continue
+        for place, (control, (epsilon, delta)) in enumerate(box.controls.items()):
             if progress is not None:
-                progress(f"{box.name}, {bug}")
+                progress(f"{box.name}, {control}")
             asked = Fraction(epsilon), Fraction(delta)
             bits = _bits(seed, 100 * (number + 1) + place)
-            findings.append(_audit(box, *asked, box.runs, bits, bug, alpha))
+            findings.append(_audit(box, *asked, box.runs, bits, control, alpha))
     return findings
 
 
@@ -235,15 +234,15 @@ def _most_runs(box: BlackBox, runs: int) -> int:
 
 
 def _audit(
-    box: BlackBox, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, alpha: float
+    box: BlackBox, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, control: str, alpha: float
 ) -> BlackBoxFinding:
     promised = Fraction(0) if box.pure else delta
     # In memory where there is such a place: every file is on disk when it is complete, and there are thousands.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - made-up data, in a directory of its own
     with tempfile.TemporaryDirectory(dir=memory) as directory:
-        pairs = box.observe(box.mechanism, epsilon, promised, runs, bits, bug, Path(directory))
+        pairs = box.observe(box.mechanism, *made_for(epsilon, promised, control), runs, bits, Path(directory))
     bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(promised), alpha=alpha)
-    return BlackBoxFinding(box.name, bug, epsilon, promised, bound, 1 - alpha)
+    return BlackBoxFinding(box.name, control, epsilon, promised, bound, 1 - alpha)
 
 
 def _bits(seed: int | None, number: int) -> BitSource:

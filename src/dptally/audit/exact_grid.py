@@ -1,4 +1,4 @@
-"""The exact audit: many random settings of every mechanism, and of every mechanism with a planted bug."""
+"""The exact audit: many random settings of every mechanism, and of laws that were made for more than is claimed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from dptally.audit.chooser import Chooser
+from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
 from dptally.audit.exact_keys import (
     audit_gaussian,
     audit_merged_sketch,
@@ -26,8 +27,7 @@ from dptally.errors import InvalidParameter
 
 __all__ = ["SUBJECTS", "ExactAudit", "Subject", "audit_exactly"]
 
-_DELTA, _THRESHOLD, _NOISE, _FLOAT = "delta x 4", "threshold off by one", "noise halved", "float table"
-_PER_BUG = 6  # settings with each bug, for each mechanism
+_PER_CONTROL = 6  # settings with each control, for each mechanism
 _CHUNK = 16
 
 
@@ -39,34 +39,36 @@ class Subject:
         name: in reports.
         mechanisms: the names under which it is asked for: those of `dptally.publish`, and others.
         weight: how many of the settings it gets, in proportion.
-        audit: one setting, of a place in the grid, with a bug or without.
-        bugs: those that break its promise. Rounding to floats breaks only laws that use all of their epsilon or delta.
+        audit: one setting, of a place in the grid; as a control, or as it is.
+        controls: those that must be found to exceed the claim.
     """
 
     name: str
     mechanisms: tuple[str, ...]
     weight: int
     audit: Callable[[Chooser, int, str], ExactFinding]
-    bugs: tuple[str, ...]
+    controls: tuple[str, ...]
 
+
+_BOTH = (DELTA_TIMES_4, EPSILON_TIMES_2)
 
 SUBJECTS = (
-    Subject("weighted_sample", ("weighted_sample",), 5, audit_weighted_sample, (_DELTA, _NOISE, _FLOAT)),
-    Subject("sampled", ("weighted_sample",), 3, audit_sampled, (_DELTA, _NOISE)),
-    Subject("stability", ("stability",), 3, audit_stability, (_DELTA, _THRESHOLD, _NOISE)),
-    Subject("gaussian", ("gaussian",), 3, audit_gaussian, (_DELTA, _THRESHOLD, _NOISE)),
-    Subject("sample_and_threshold", ("sample_and_threshold",), 2, audit_sample_and_threshold, (_DELTA, _THRESHOLD)),
-    Subject("one stream", ("misra_gries",), 2, audit_shared_noise, (_DELTA, _THRESHOLD, _NOISE)),
-    Subject("merged", ("misra_gries",), 1, audit_merged_sketch, (_DELTA, _NOISE)),
-    Subject("summed", ("misra_gries",), 1, audit_summed_sketches, (_NOISE,)),
-    Subject("pure sketch", ("misra_gries",), 1, audit_pure_sketch, (_NOISE,)),
-    Subject("dense", ("dense",), 2, audit_dense, (_NOISE, _FLOAT)),
-    Subject("sparse", ("sparse",), 2, audit_sparse, (_NOISE, _FLOAT)),
-    Subject("sparse, strict time", ("sparse",), 1, audit_strict_sparse, (_NOISE,)),
-    Subject("compact", ("compact",), 1, audit_compact, (_NOISE,)),
-    Subject("heavy hitters", ("heavy_hitters",), 1, audit_rounds, (_DELTA, _THRESHOLD)),
-    Subject("ranges", ("ranges",), 2, audit_ranges, (_DELTA, _NOISE)),
-    Subject("private total", ("total", "misra_gries", "weighted_sample"), 1, audit_total, (_NOISE,)),
+    Subject("weighted_sample", ("weighted_sample",), 5, audit_weighted_sample, _BOTH),
+    Subject("sampled", ("weighted_sample",), 3, audit_sampled, _BOTH),
+    Subject("stability", ("stability",), 3, audit_stability, _BOTH),
+    Subject("gaussian", ("gaussian",), 3, audit_gaussian, _BOTH),
+    Subject("sample_and_threshold", ("sample_and_threshold",), 2, audit_sample_and_threshold, _BOTH),
+    Subject("one stream", ("misra_gries",), 2, audit_shared_noise, (DELTA_TIMES_4,)),
+    Subject("merged", ("misra_gries",), 1, audit_merged_sketch, _BOTH),
+    Subject("summed", ("misra_gries",), 1, audit_summed_sketches, (EPSILON_TIMES_2,)),
+    Subject("pure sketch", ("misra_gries",), 1, audit_pure_sketch, (EPSILON_TIMES_2,)),
+    Subject("dense", ("dense",), 2, audit_dense, (EPSILON_TIMES_2,)),
+    Subject("sparse", ("sparse",), 2, audit_sparse, (EPSILON_TIMES_2,)),
+    Subject("sparse, strict time", ("sparse",), 1, audit_strict_sparse, (EPSILON_TIMES_2,)),
+    Subject("compact", ("compact",), 1, audit_compact, (EPSILON_TIMES_2,)),
+    Subject("heavy hitters", ("heavy_hitters",), 1, audit_rounds, (DELTA_TIMES_4,)),
+    Subject("ranges", ("ranges",), 2, audit_ranges, _BOTH),
+    Subject("private total", ("total", "misra_gries", "weighted_sample"), 1, audit_total, (EPSILON_TIMES_2,)),
 )
 
 
@@ -79,23 +81,23 @@ class ExactAudit:
         settings: how many settings each mechanism had.
         comparisons: how many pairs of laws were compared, both ways.
         violations: of mechanisms as they are. There must be none.
-        planted: for each mechanism and bug, in how many of how many settings it was found.
+        controls: for each mechanism and control, in how many of how many settings it was found.
     """
 
     seed: int
     settings: Counter[str] = field(default_factory=Counter)
     comparisons: int = 0
     violations: list[ExactFinding] = field(default_factory=list)
-    planted: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    controls: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def missed(self) -> list[tuple[str, str]]:
-        """Planted bugs that were found in no setting."""
-        return [pair for pair, (found, _) in self.planted.items() if not found]
+        """Controls that were found in no setting."""
+        return [pair for pair, (found, _) in self.controls.items() if not found]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing exceeds its claim, and every planted bug was found."""
+        """Whether nothing exceeds its claim, and every control was found to exceed its."""
         return not self.violations and not self.missed
 
     def describe(self) -> dict[str, Any]:
@@ -106,9 +108,9 @@ class ExactAudit:
             "all_settings": sum(self.settings.values()),
             "comparisons": self.comparisons,
             "violations": [finding.describe() for finding in self.violations],
-            "planted": [
-                {"mechanism": name, "bug": bug, "found": found, "of": tried}
-                for (name, bug), (found, tried) in self.planted.items()
+            "controls": [
+                {"mechanism": name, "control": control, "found": found, "of": tried}
+                for (name, control), (found, tried) in self.controls.items()
             ],
             "passed": self.passed,
         }
@@ -119,32 +121,32 @@ def audit_exactly(
     *,
     settings: int = 1000,
     seed: int = 8,
-    planted: bool = True,
+    controls: bool = True,
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExactAudit:
-    """Compare laws with their claims, in exact numbers, for random settings; then the same with planted bugs.
+    """Compare laws with their claims, in exact numbers, for random settings; then the same for controls.
 
     Args:
         mechanism: a mechanism's name, or "all".
         settings: how many settings, shared among what is audited.
         seed: of the grid: the same seed gives the same settings.
-        planted: whether to look for planted bugs too, six settings for each of them.
+        controls: whether to compare laws made for more than is claimed, too: six settings for each of them.
         processes: how many processes do the work.
         progress: called with how many settings are done, and of how many.
     """
     subjects = chosen_subjects(mechanism)
     order = [subject.name for subject in subjects for _ in range(subject.weight)]
     work = [(name, place, "") for place, name in enumerate(islice(cycle(_interleaved(order)), settings))]
-    if planted:
-        tries = [(subject.name, bug) for subject in subjects for bug in subject.bugs]
-        work += [(name, place, bug) for name, bug in tries for place in range(_PER_BUG)]
+    if controls:
+        tries = [(subject.name, control) for subject in subjects for control in subject.controls]
+        work += [(name, place, control) for name, control in tries for place in range(_PER_CONTROL)]
     result = ExactAudit(seed)
     for done, finding in enumerate(_findings(work, seed, processes), 1):
-        (name, _, bug) = work[done - 1]
-        if bug:
-            found, tried = result.planted.get((name, bug), (0, 0))
-            result.planted[name, bug] = found + finding.violated, tried + 1
+        (name, _, control) = work[done - 1]
+        if control:
+            found, tried = result.controls.get((name, control), (0, 0))
+            result.controls[name, control] = found + finding.violated, tried + 1
         else:
             result.settings[name] += 1
             result.comparisons += finding.comparisons
@@ -188,6 +190,6 @@ def _in_processes(work: list[tuple[int, str, int, str]], processes: int) -> Iter
 
 
 def _audit_one(work: tuple[int, str, int, str]) -> ExactFinding:
-    seed, name, place, bug = work
+    seed, name, place, control = work
     subject = next(subject for subject in SUBJECTS if subject.name == name)
-    return subject.audit(Chooser(seed, place), place, bug)
+    return subject.audit(Chooser(seed, place), place, control)

@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dptally.audit.controls import made_for
 from dptally.audit.drawn_rows import follows_rows
 from dptally.audit.enclosures import ball, ends
 from dptally.audit.examination import Examination
-from dptally.audit.planted import built_for, spoiled
 from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
 from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
 from dptally.privacy.composition import share_between_keys
@@ -37,25 +37,25 @@ _ALL_ROWS = 160  # laws with fewer rows are compared row by row; of others some 
 _UNITS = (1, 1, 1, 2, 2, 3, 5, 10, 30)
 
 
-def audit_weighted_sample(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_weighted_sample(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Without sampling: every pair of rows of the table that is drawn from, and a unit of several keys."""
     epsilon, delta = choose.spread(0.05, 4), choose.spread(1e-12, 0.1)
     keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("weighted_sample", place, epsilon, delta, _facts(keys=keys, values=values), bug)
+    check = Examination("weighted_sample", place, epsilon, delta, _facts(keys=keys, values=values), control)
     claimed = share_between_keys(epsilon, delta, keys)
-    law = spoiled(WeightedSample(*built_for(*claimed, bug), values=values), bug)
+    law = WeightedSample(*made_for(*claimed, control), values=values)
     compare_shift_rows(check, law, law.width, claimed, choose)
     check.together(keys, epsilon=claimed[0])
     return check.finding()
 
 
-def audit_stability(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_stability(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Geometric noise and a threshold: rows around 1, the threshold and the end of the noise, and others."""
     epsilon, delta = choose.spread(0.08, 4), choose.spread(1e-12, 0.1)
     keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("stability", place, epsilon, delta, _facts(keys=keys, values=values), bug)
+    check = Examination("stability", place, epsilon, delta, _facts(keys=keys, values=values), control)
     claimed = share_between_keys(epsilon, delta, keys)
-    law = spoiled(Stability(*built_for(*claimed, bug), values=values), bug)
+    law = Stability(*made_for(*claimed, control), values=values)
     compare_shift_rows(check, law, law.width, claimed, choose)
     check.together(keys, epsilon=claimed[0])
     return check.finding()
@@ -77,9 +77,8 @@ def compare_shift_rows(
             row(frequency), row(frequency - 1), f"frequencies {frequency} and {frequency - 1}",
             epsilon=claimed[0], delta=claimed[1],
         )  # fmt: skip
-    if not check.finding().bug:
-        frequency = choose.number(1, width + 1)
-        check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
+    frequency = choose.number(1, width + 1)
+    check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
 
 
 def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
@@ -90,16 +89,15 @@ def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
     return sorted({row for row in (*near, *choose.some(1, width, 12)) if row >= 1})
 
 
-def audit_sampled(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_sampled(choose: Chooser, place: int, control: str) -> ExactFinding:
     """With a sampling scheme: rows from 1 on and far out, and whether keys are reported no more often than sampled."""
     epsilon, delta = choose.spread(0.1, 4), choose.spread(1e-10, 0.05)
     values = choose.number(0, 3) > 0
     sub_tokens = choose.one_of((1, 1, 2, 3)) if values else 1
     scheme = _scheme(choose)
     facts = _facts(scheme=scheme, values=values, sub_tokens=sub_tokens)
-    check = Examination("sampled", place, epsilon, delta, facts, bug)
-    built = built_for(2 * epsilon if bug == "noise halved" else epsilon, delta, bug)
-    law = WeightedSample(*built, scheme, values=values, sub_tokens=sub_tokens)
+    check = Examination("sampled", place, epsilon, delta, facts, control)
+    law = WeightedSample(*made_for(epsilon, delta, control), scheme, values=values, sub_tokens=sub_tokens)
     far = choose.number(60, 400)
     runs = (range(1, 41), range(far, far + 3))
     before: tuple[int, dict[Any, int]] = (0, {None: _WHOLE})
@@ -138,12 +136,12 @@ def _included(scheme: Scheme, frequency: int) -> Fraction:
         return min(Fraction(1), ends(taken)[1])
 
 
-def audit_gaussian(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_gaussian(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Gaussian noise and a threshold, for all keys of a unit at once."""
     epsilon, delta = choose.spread(0.15, 4), choose.spread(1e-10, 0.1)
     keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("gaussian", place, epsilon, delta, _facts(keys=keys, values=values), bug)
-    law = spoiled(GaussianHistogram(*built_for(epsilon, delta, bug), keys, values=values), bug)
+    check = Examination("gaussian", place, epsilon, delta, _facts(keys=keys, values=values), control)
+    law = GaussianHistogram(*made_for(epsilon, delta, control), keys, values=values)
     compare_gaussian_rows(check, law, keys, choose)
     return check.finding()
 
@@ -168,13 +166,12 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
         ):
             taken = [pair for pair in pairs if pair[2]]
             check.several(taken, f"{keys} keys, {shared} of which have other units{order}")
-    if not check.finding().bug:
-        frequency = choose.number(1, law.width)
-        row = check.masses(law.row(frequency), _WHOLE)
-        check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
+    frequency = choose.number(1, law.width)
+    row = check.masses(law.row(frequency), _WHOLE)
+    check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
 
 
-def audit_merged_sketch(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_merged_sketch(choose: Chooser, place: int, control: str) -> ExactFinding:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 
@@ -182,34 +179,35 @@ def audit_merged_sketch(choose: Chooser, place: int, bug: str) -> ExactFinding:
     capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
     minimise = choose.one_of(("threshold", "error"))
     facts = _facts(capacity=capacity, form=form, minimise=minimise)
-    check = Examination("misra_gries, merged", place, epsilon, delta, facts, bug)
+    check = Examination("misra_gries, merged", place, epsilon, delta, facts, control)
     made = PrivateMisraGries(
         form,  # type: ignore[arg-type]
         capacity,
-        *built_for(epsilon, delta, bug),
+        *made_for(epsilon, delta, control),
         shortfall=None,
         minimise=minimise,  # type: ignore[arg-type]
     )
     law = made.law
     if isinstance(law, GaussianHistogram):
-        compare_gaussian_rows(check, spoiled(law, bug), capacity, choose)
+        compare_gaussian_rows(check, law, capacity, choose)
     elif isinstance(law, WeightedSample):
         claimed = share_between_keys(epsilon, delta, capacity)
-        compare_shift_rows(check, spoiled(law, bug), law.width, claimed, choose)
+        compare_shift_rows(check, law, law.width, claimed, choose)
         check.together(capacity, epsilon=claimed[0])
+    else:
+        check.require(False, "the law is not one for counters that all may change")
     return check.finding()
 
 
-def audit_sample_and_threshold(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_sample_and_threshold(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Sampling alone: binomial rows, written out from factorials."""
     epsilon, delta = choose.spread(0.3, 4), choose.spread(1e-9, 0.1)
     keys, rate = choose.one_of((1, 1, 1, 2, 3, 5)), choose.spread(0.02, 0.6)
     given = choose.number(0, 2)  # neither, rate, threshold
     facts = _facts(keys=keys, rate=rate if given == 1 else "best")
-    check = Examination("sample_and_threshold", place, epsilon, delta, facts, bug)
+    check = Examination("sample_and_threshold", place, epsilon, delta, facts, control)
     claimed = share_between_keys(epsilon, delta, keys)
-    built = built_for(*claimed, bug)
-    law = spoiled(SampleAndThreshold(*built, rate=rate if given == 1 else None), bug)
+    law = SampleAndThreshold(*made_for(*claimed, control), rate=rate if given == 1 else None)
     compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
     check.together(keys, epsilon=claimed[0])
     return check.finding()

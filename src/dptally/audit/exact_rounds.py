@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dptally.audit.controls import made_for
 from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_shift_rows
 from dptally.audit.exact_pure import compare_dense_rows
 from dptally.audit.examination import Examination
-from dptally.audit.planted import built_for, spoiled
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.observation_models.round_parameters import choose_round_law
 from dptally.privacy.composition import share_between_keys
@@ -24,7 +24,7 @@ __all__ = ["audit_ranges", "audit_rounds"]
 _LONGEST = 300
 
 
-def audit_rounds(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_rounds(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Heavy hitters: the same unit in every round, in a prefix of any frequency.
 
     Rounds are independent given what was asked, so a unit that has a part in all of them is judged by products of
@@ -34,9 +34,9 @@ def audit_rounds(choose: Chooser, place: int, bug: str) -> ExactFinding:
     epsilon, delta = Fraction(choose.one_of((1, 2, 3)), 2), Fraction(1, 10 ** choose.one_of((2, 4, 6)))
     rounds, composition = choose.one_of((1, 1, 2, 3, 5)), choose.one_of(("exact", "optimal", "basic"))
     facts = {"rounds": rounds, "composition": composition}
-    check = Examination("heavy hitters", place, epsilon, delta, facts, bug)
-    law = choose_round_law(*built_for(epsilon, delta, bug), rounds, composition)  # type: ignore[arg-type]
-    threshold = law.threshold - 1 if bug == "threshold off by one" else law.threshold
+    check = Examination("heavy hitters", place, epsilon, delta, facts, control)
+    law = choose_round_law(*made_for(epsilon, delta, control), rounds, composition)  # type: ignore[arg-type]
+    threshold = law.threshold
     kept = 1 - (1 - float(law.rate)) * math.exp(-float(epsilon))
     turn = math.floor(threshold / kept)
     for count in sorted({threshold, turn, turn + 1, *choose.some(threshold, 2 * turn + 4, 2)}):
@@ -49,26 +49,23 @@ def audit_rounds(choose: Chooser, place: int, bug: str) -> ExactFinding:
     return check.finding()
 
 
-def audit_ranges(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_ranges(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Trees of counts: one node of each level, by the law of each."""
     epsilon, delta = choose.spread(0.5, 5), choose.spread(1e-9, 0.05)
     levels = choose.one_of((1, 2, 3, 5, 8))
     mechanism = choose.one_of(("sample_and_threshold", "weighted_sample", "weighted_sample", "dense"))
     promised = Fraction(0) if mechanism == "dense" else delta
-    check = Examination("ranges", place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, bug)
+    check = Examination("ranges", place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, control)
     if mechanism == "dense":
-        dense = make_tree_law(epsilon, None, levels=levels, mechanism=mechanism).law
+        dense = make_tree_law(made_for(epsilon, promised, control)[0], None, levels=levels, mechanism=mechanism).law
         if not isinstance(dense, DyadicGeometric):
             check.require(False, "the law is not the one asked for")
             return check.finding()
         check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
-        compare_dense_rows(check, spoiled(dense, bug), epsilon / levels, choose)
+        compare_dense_rows(check, dense, epsilon / levels, choose)
         return check.finding()
-    law: Any = make_tree_law(*built_for(epsilon, delta, bug), levels=levels, mechanism=mechanism).law
+    law: Any = make_tree_law(*made_for(epsilon, delta, control), levels=levels, mechanism=mechanism).law
     claimed = share_between_keys(epsilon, delta, levels)
-    if bug == "delta x 4":
-        claimed = law.epsilon, claimed[1]
-    law = spoiled(law, bug)
     if isinstance(law, SampleAndThreshold):
         compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
     else:

@@ -6,10 +6,10 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from dptally.audit.controls import made_for
 from dptally.audit.divergences import as_masses, excess
 from dptally.audit.enclosures import PRECISION, ball, ends, exponential
 from dptally.audit.examination import Examination
-from dptally.audit.planted import built_for, spoiled
 from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.mechanisms.private_total import noise_scale
 from dptally.mechanisms.pure_misra_gries import PureMisraGries
@@ -33,7 +33,7 @@ _ALPHABET = 4
 _MOST_STEPS = 1_200_000  # of writing out the law of a small sketch
 
 
-def audit_shared_noise(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFinding:
     """One stream: own and shared noise. Small sketches are written out whole, for streams that differ in one element.
 
     For sketches of any capacity, the chance that a key which only one stream has is reported is computed exactly from
@@ -46,11 +46,11 @@ def audit_shared_noise(choose: Chooser, place: int, bug: str) -> ExactFinding:
     epsilon = choose.spread(2.2, 3.8) * elements if small else choose.spread(0.3, 4)
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
-    check = Examination("misra_gries, one stream", place, epsilon, delta, facts, bug)
+    check = Examination("misra_gries, one stream", place, epsilon, delta, facts, control)
     made = PrivateMisraGries(
         "standard" if standard else "single",
         capacity,
-        *built_for(epsilon, delta, bug),
+        *made_for(epsilon, delta, control),
         elements_per_unit=elements,
         shortfall="private" if share else None,
     )
@@ -62,7 +62,6 @@ def audit_shared_noise(choose: Chooser, place: int, bug: str) -> ExactFinding:
     check.require(law.epsilon + spent == epsilon and spent >= 0, "shares of epsilon do not add up")
     if share:
         _check_shortfall(check, spent, elements)
-    spoiled(law, bug)
     check.epsilon = law.epsilon  # what is left for the counters
     _check_leak(check, law, capacity, standard, elements)
     if small:
@@ -165,12 +164,14 @@ def _table_masses(table: bytes) -> list[int]:
     return [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
 
 
-def audit_summed_sketches(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_summed_sketches(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Sketches that were added up: counters with fractions, of streams that differ in one element."""
     epsilon, delta = choose.spread(0.7, 5), choose.spread(1e-9, 0.1)
     capacity, elements = choose.one_of((1, 2, 3, 8)), choose.one_of((1, 1, 2))
-    check = Examination("misra_gries, summed", place, epsilon, delta, {"capacity": capacity, "elements": elements}, bug)
-    law = spoiled(SummedNoise(*built_for(epsilon, delta, bug), capacity, elements=elements), bug)
+    check = Examination(
+        "misra_gries, summed", place, epsilon, delta, {"capacity": capacity, "elements": elements}, control
+    )
+    law = SummedNoise(*made_for(epsilon, delta, control), capacity, elements=elements)
     for first, second in _summed_neighbours(choose, capacity, elements):
         keys = sorted({key for key in (*first, *second) if first.get(key, 0) != second.get(key, 0)})
         # Keys are drawn independently, and leaving some of them out of sight cannot raise a divergence.
@@ -225,19 +226,23 @@ def _summed_row(law: SummedNoise, scaled: int) -> dict[Any, int]:
     return row
 
 
-def audit_pure_sketch(choose: Chooser, place: int, bug: str) -> ExactFinding:
+def audit_pure_sketch(choose: Chooser, place: int, control: str) -> ExactFinding:
     """Sketches over a universe, delta = 0: rounded counters and geometric noise, moved as far as streams can."""
     epsilon = choose.spread(0.2, 5)
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
     facts = {"capacity": capacity, "elements": elements, "shortfall": share}
-    check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, bug)
+    check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, control)
     made = PureMisraGries(
-        read_universe("words:2"), capacity, epsilon, elements_per_unit=elements, shortfall="private" if share else None
+        read_universe("words:2"),
+        capacity,
+        made_for(epsilon, Fraction(0), control)[0],
+        elements_per_unit=elements,
+        shortfall="private" if share else None,
     )
     spent = epsilon / 20 if share else Fraction(0)
     if share:
         _check_shortfall(check, spent, elements)
-    noise = spoiled(made.law.noise, bug)
+    noise = made.law.noise
     if not isinstance(noise, ClampedGeometric):
         check.require(False, "the noise is not geometric")
         return check.finding()

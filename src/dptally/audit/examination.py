@@ -23,14 +23,20 @@ class Examination:
         epsilon: claimed for the unit.
         delta: claimed for the unit.
         setting: the parameters.
-        bug: what was planted, or nothing.
+        control: what the law was made for in place of the claim, or nothing.
     """
 
     def __init__(
-        self, mechanism: str, place: int, epsilon: Fraction, delta: Fraction, setting: Mapping[str, object], bug: str
+        self,
+        mechanism: str,
+        place: int,
+        epsilon: Fraction,
+        delta: Fraction,
+        setting: Mapping[str, object],
+        control: str,
     ) -> None:
         self.epsilon, self.delta = epsilon, delta
-        self._mechanism, self._place, self._bug = mechanism, place, bug
+        self._mechanism, self._place, self._control = mechanism, place, control
         self._setting = {name: str(part) for name, part in setting.items()}
         self._worst, self._where = -1.0, "nothing"
         self._compared = 0
@@ -49,7 +55,7 @@ class Examination:
             self._where,
             self._compared,
             tuple(self._violations[:5]),
-            self._bug,
+            self._control,
         )
 
     def require(self, holds: bool, otherwise: str) -> None:

@@ -24,7 +24,7 @@ class ExactFinding:
         where: the pair of data sets that shows it.
         comparisons: how many pairs of laws were compared, both ways.
         violations: what exceeds its claim, in words; empty where nothing does.
-        bug: what was planted; empty for the mechanism itself.
+        control: what the law was made for in place of the claim; empty for the mechanism itself.
     """
 
     mechanism: str
@@ -36,7 +36,7 @@ class ExactFinding:
     where: str
     comparisons: int
     violations: tuple[str, ...] = field(default=())
-    bug: str = ""
+    control: str = ""
 
     @property
     def violated(self) -> bool:
@@ -48,7 +48,7 @@ class ExactFinding:
         return {
             "mechanism": self.mechanism,
             "place": self.place,
-            "bug": self.bug,
+            "control": self.control,
             "setting": self.setting,
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptally.audit.events import Neighbours, Sample
-from dptally.audit.planted import built_for, in_insertion_order, released_with
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
@@ -38,35 +37,32 @@ def observe_keys(
     delta: Fraction,
     runs: int,
     bits: BitSource,
-    bug: str,
     place: Path,
     **options: Any,
 ) -> list[Neighbours]:
     """Mechanisms that report keys of the data, each by itself: many copies of keys of some frequencies."""
     import dptally
 
-    made = built_for(epsilon, delta, bug)
     frequencies = _frequencies(mechanism, epsilon, delta, options)
 
     def release(source: Path) -> Any:
-        with released_with(mechanism, bug):
-            return dptally.publish(
-                source,
-                key="key",
-                count="count",
-                epsilon=made[0],
-                delta=made[1],
-                mechanism=mechanism,
-                randomness=bits,
-                progress=False,
-                **options,
-            )
+        return dptally.publish(
+            source,
+            key="key",
+            count="count",
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            randomness=bits,
+            progress=False,
+            **options,
+        )
 
     return _copies(frequencies, runs, place, release)
 
 
 def observe_dense(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """A value for every key of a public list, of which some have more occurrences than others."""
     import dptally
@@ -76,24 +72,23 @@ def observe_dense(
     universe = [number * _CLASS + copy for number in range(len(frequencies)) for copy in range(at_once)]
 
     def release(source: Path) -> Any:
-        with released_with(mechanism, bug):
-            return dptally.publish(
-                source,
-                key="key",
-                count="count",
-                epsilon=epsilon,
-                mechanism="dense",
-                universe=universe,
-                bound=40,
-                randomness=bits,
-                progress=False,
-            )
+        return dptally.publish(
+            source,
+            key="key",
+            count="count",
+            epsilon=epsilon,
+            mechanism="dense",
+            universe=universe,
+            bound=40,
+            randomness=bits,
+            progress=False,
+        )
 
     return _copies(frequencies, runs, place, release, at_once=at_once)
 
 
 def observe_sparse(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """The heaviest keys of a universe, where as many are kept as there are: then every key is by itself.
 
@@ -105,29 +100,27 @@ def observe_sparse(
     frequencies = (1, 2, 8)
 
     def release(source: Path) -> Any:
-        with released_with(mechanism, bug):
-            return dptally.publish(
-                source,
-                key="key",
-                count="count",
-                epsilon=epsilon,
-                mechanism="sparse",
-                universe=f"integers:0..{len(frequencies) * at_once - 1}",
-                capacity=len(frequencies) * at_once,
-                randomness=bits,
-                progress=False,
-            )
+        return dptally.publish(
+            source,
+            key="key",
+            count="count",
+            epsilon=epsilon,
+            mechanism="sparse",
+            universe=f"integers:0..{len(frequencies) * at_once - 1}",
+            capacity=len(frequencies) * at_once,
+            randomness=bits,
+            progress=False,
+        )
 
     return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once)
 
 
 def observe_compact(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """One polynomial: the values of as many keys as it has coefficients are independent."""
     import dptally
 
-    del bug
     at_once = min(runs, 700)
     frequencies = (1, 2, 8)
     keys = len(frequencies) * at_once
@@ -153,14 +146,13 @@ def observe_compact(
 
 
 def observe_ranges(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Trees of counts: leaves of one tree, each of which is drawn by itself. A unit is also in the nodes above."""
     import dptally
 
-    made = built_for(epsilon, delta, bug)
     at_once = min(runs, 340)  # as many bins as one level may have
-    frequencies = _frequencies("weighted_sample", made[0], made[1], {})[:3]
+    frequencies = _frequencies("weighted_sample", epsilon, delta, {})[:3]
 
     def release(source: Path) -> Any:
         return dptally.publish_quantiles(
@@ -171,8 +163,8 @@ def observe_ranges(
             high=len(frequencies) * at_once - 1,
             resolution=len(frequencies) * at_once,
             branching=len(frequencies) * at_once,
-            epsilon=made[0],
-            delta=made[1],
+            epsilon=epsilon,
+            delta=delta,
             mechanism="weighted_sample",
             randomness=bits,
             progress=False,
@@ -189,15 +181,14 @@ def observe_ranges(
 
 
 def observe_tree(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Heavy hitters: many values, found round by round."""
     from dptally.heavy_hitters.tree_file import load_tree
     from dptally.observation_models.round_parameters import choose_round_law
     from dptally.trie_pipeline import publish_tree
 
-    made = built_for(epsilon, delta, bug)
-    law = choose_round_law(*made, 2, "exact")
+    law = choose_round_law(epsilon, delta, 2, "exact")
     frequencies = (law.threshold, law.threshold + 1, round(law.threshold / law.rate))
 
     def release(source: Path) -> Any:
@@ -205,8 +196,8 @@ def observe_tree(
             source,
             key="key",
             count="count",
-            epsilon=made[0],
-            delta=made[1],
+            epsilon=epsilon,
+            delta=delta,
             levels=[32, 64],
             domain="bits",
             width=64,
@@ -302,20 +293,17 @@ def _read_release(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 
 def observe_sketch(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Sketches of one counter, of streams of which one has one element more; one sample for each release."""
     import pyarrow.parquet as pq
 
     import dptally
 
-    made = built_for(epsilon, delta, bug)
     # After "b", "a" the counter of b is zero: one "a" more takes its place, and none leaves it there.
     streams = {"a new key": (["a"], ["b", "a"]), "a frequent key": (["b"], ["b"] * 20)}
     found = []
     for name, (more, shorter) in streams.items():
-        if bug and name != "a new key":
-            continue  # these bugs show there
         samples = []
         for stream in (shorter + more, shorter):
             saved = place / "stream.sketch"
@@ -323,20 +311,19 @@ def observe_sketch(
             sketch.update(stream)
             sketch.save(saved, overwrite=True)
             halves: tuple[Counter[Hashable], Counter[Hashable]] = (Counter(), Counter())
-            with released_with(mechanism, bug):
-                for run in range(runs):
-                    release = dptally.load_sketch(saved).publish(*made, shortfall=None, randomness=bits)
-                    release.save(place / "release.parquet", overwrite=True)
-                    table = pq.read_table(place / "release.parquet", columns=["key", "value"]).to_pydict()
-                    values = dict(zip(table["key"], table["value"], strict=True))
-                    halves[run % 2][values.get(more[0])] += 1
+            for run in range(runs):
+                release = dptally.load_sketch(saved).publish(epsilon, delta, shortfall=None, randomness=bits)
+                release.save(place / "release.parquet", overwrite=True)
+                table = pq.read_table(place / "release.parquet", columns=["key", "value"]).to_pydict()
+                values = dict(zip(table["key"], table["value"], strict=True))
+                halves[run % 2][values.get(more[0])] += 1
             samples.append(Sample(*halves))
         found.append(Neighbours(f"{name} in the stream or not", *samples))
     return found
 
 
 def observe_order(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, bug: str, place: Path
+    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """The order of two frequent keys in the release, where the first row of the data is there or not.
 
@@ -361,8 +348,6 @@ def observe_order(
             release = dptally.publish(
                 source, key="key", epsilon=epsilon, delta=delta, mechanism=mechanism, randomness=bits, progress=False
             )
-            if bug == "insertion order kept":
-                release = in_insertion_order(release, source, "key")
             release.save(saved, overwrite=True)
             order = {key: at for at, key in enumerate(pq.read_table(saved).column("key").to_pylist())}
             for pair in range(many):

@@ -2,14 +2,15 @@
 
 JSON: `mechanism`, `seed` (null for fresh secret bits), `passed`, and what was asked for:
 
-- `black_box`: a list of findings: `mechanism`, `bug` (empty, or what was planted), `epsilon` and `delta` (claimed,
-  exact, as strings), `lower_bound` of epsilon, `event`, `neighbours`, `hits` and `runs` (of the half that tests),
-  `confidence`, `violated`; `planted`: the same for planted bugs, where `violated` should be true;
-- `exact`: `seed`, `settings` (for each mechanism), `all_settings`, `comparisons`, `violations` (a list), `planted` (for
-  each bug `found` `of` so many settings), `passed`;
+- `black_box`: a list of findings: `mechanism`, `control` (empty, or what releases were made for), `epsilon` and
+  `delta` (claimed, exact, as strings), `lower_bound` of epsilon, `event`, `neighbours`, `hits` and `runs` (of the half
+  that tests), `confidence`, `violated`; `controls`: the same for releases made for more than is claimed, where
+  `violated` should be true;
+- `exact`: `seed`, `settings` (for each mechanism), `all_settings`, `comparisons`, `violations` (a list), `controls`
+  (for each of them `found` in how many `of` how many settings), `passed`;
 - `side_channels`: a list of `name`, `looked_at`, `found`, `leaks` (true, false, or null where there is no verdict).
 
-Exit status 1 if something exceeds what is claimed, or a planted bug was not found.
+Exit status 1 if something exceeds what is claimed, or a control was not found.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def add_commands(commands: Commands) -> None:
             "Audit mechanisms of this installation with made-up data; nothing of yours is read.\n"
             "Black box (the default): publish neighbouring data sets many times, through files, and bound epsilon\n"
             "from below. --exact: compare the laws of random settings in exact numbers. --side-channels: look at\n"
-            "order, files, errors and time. --self-test: plant bugs, which must be found. Exit status 1 if a\n"
-            "guarantee is broken, or a planted bug is missed."
+            "order, files, errors and time. --self-test: also audit releases made for twice epsilon or four times\n"
+            "delta, which must be found. Exit status 1 if a guarantee is broken, or such a release is not found."
         ),
         example="dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000",
         also="dptally audit all --exact --settings 10000 --processes 2",
@@ -88,7 +89,9 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--side-channels", action="store_true", help="look at order, files, errors and time instead")
     parser.add_argument(
-        "--self-test", action="store_true", help="also plant bugs, which the black-box audit must find (minutes)"
+        "--self-test",
+        action="store_true",
+        help="also audit releases made for more than is claimed, which must be found (minutes)",
     )
     parser.add_argument(
         "--seed",
@@ -153,22 +156,24 @@ def _print_exact(found: ExactAudit) -> None:
 
     rows: list[tuple[str, ...]] = []
     for name, number in found.settings.items():
-        bugs = [f"{bug} {hits}/{tried}" for (subject, bug), (hits, tried) in found.planted.items() if subject == name]
+        controls = [
+            f"{what} {hits}/{tried}" for (subject, what), (hits, tried) in found.controls.items() if subject == name
+        ]
         broken = sum(finding.mechanism == name or name in finding.mechanism for finding in found.violations)
-        rows.append((name, f"{number:,}", str(broken), ", ".join(bugs)))
+        rows.append((name, f"{number:,}", str(broken), ", ".join(controls)))
     title = (
         f"Exact audit, seed {found.seed}: {found.comparisons:,} pairs of laws in {found.settings.total():,} settings."
     )
-    print_numbers(title, ("mechanism", "settings", "violations", "planted bugs found"), rows, marked=-1, labelled=True)
+    print_numbers(title, ("mechanism", "settings", "violations", "controls found"), rows, marked=-1, labelled=True)
     for finding in found.violations[:20]:
         say(f"VIOLATED: {finding.mechanism}, setting {finding.place}, {finding.setting}: {finding.violations[0]}.")
-    for name, bug in found.missed:
-        say(f"MISSED: {bug} in {name} was not found.")
-    say("Every law keeps its claim, and every planted bug was found." if found.passed else "The audit did not pass.")
+    for name, control in found.missed:
+        say(f"MISSED: {control} of {name} was not found.")
+    say("Every law keeps its claim, and every control was found." if found.passed else "The audit did not pass.")
 
 
 def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
-    from dptally.audit import audit_black_box, audit_planted
+    from dptally.audit import audit_black_box, audit_controls
     from dptally.cli.printing import say
 
     def tell(name: str) -> None:
@@ -184,15 +189,17 @@ def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool
         progress=tell,
     )
     report["black_box"] = [finding.describe() for finding in found]
-    planted: list[BlackBoxFinding] = []
+    controls: list[BlackBoxFinding] = []
     if arguments.self_test:
-        planted = audit_planted(arguments.mechanism, seed=arguments.seed, progress=tell)
-        report["planted"] = [finding.describe() for finding in planted]
+        controls = audit_controls(arguments.mechanism, seed=arguments.seed, progress=tell)
+        report["controls"] = [finding.describe() for finding in controls]
     if show:
         _print_black_box("Lower bounds of epsilon, from releases alone.", found, expected=False)
-        if planted:
-            _print_black_box("The same with planted bugs, which must be found.", planted, expected=True)
-    return not any(finding.violated for finding in found) and all(finding.violated for finding in planted)
+        if controls:
+            _print_black_box(
+                "The same for releases made for more than is claimed, which must be found.", controls, expected=True
+            )
+    return not any(finding.violated for finding in found) and all(finding.violated for finding in controls)
 
 
 def _print_black_box(title: str, found: list[BlackBoxFinding], *, expected: bool) -> None:
@@ -204,7 +211,7 @@ def _print_black_box(title: str, found: list[BlackBoxFinding], *, expected: bool
         verdict = (
             ("found" if finding.violated else "MISSED") if expected else "VIOLATED" if finding.violated else "kept"
         )
-        label = f"{finding.name}, {finding.bug}" if finding.bug else finding.name
+        label = f"{finding.name}, {finding.control}" if finding.control else finding.name
         numbers = (f"{float(finding.epsilon):.4g}", f"{float(finding.delta):.3g}", f"{finding.bound.epsilon:.3f}")
         event = f"{finding.bound.event}; {finding.bound.neighbours}"
         rows.append((label, *numbers, f"{2 * finding.bound.runs[0]:,}", verdict, event))
@@ -264,7 +271,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     elif arguments.exact:
         does = (
             f"Compare the laws of {arguments.settings:,} random settings ({arguments.mechanism}) with what they claim, "
-            "in exact numbers, and look for planted bugs."
+            "in exact numbers, and laws made for more than is claimed, which must be found."
         )
         resources = f"About {max(1, arguments.settings // 900)} minutes of one core, divided by the processes."
     else:

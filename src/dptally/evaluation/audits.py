@@ -1,7 +1,7 @@
 """Run all audits and write their results into a page: ``python -m dptally.evaluation.audits docs/audits.md``.
 
 What stands between the two marks of the page is replaced; everything else of it stays. The exit status is 1 if a
-guarantee is broken or a planted bug was missed.
+guarantee is broken or a control was missed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dptally.audit import (
     ExactAudit,
     SideChannel,
     audit_black_box,
+    audit_controls,
     audit_exactly,
-    audit_planted,
     audit_side_channels,
 )
 from dptally.errors import InvalidParameter
@@ -52,15 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     exact = audit_exactly(settings=arguments.settings, seed=arguments.seed, processes=arguments.processes)
     seconds = time.perf_counter() - began
     kept = audit_black_box(runs=arguments.runs, seed=arguments.seed, progress=tell)
-    planted = audit_planted(seed=arguments.seed, progress=tell)
+    controls = audit_controls(seed=arguments.seed, progress=tell)
     channels = audit_side_channels(seed=arguments.seed)
     command = " ".join(["python -m dptally.evaluation.audits", *(sys.argv[1:] if argv is None else argv)])
     page.write_text(
-        replace_results(text, results(exact, seconds, kept, planted, channels, arguments.seed, command)),
+        replace_results(text, results(exact, seconds, kept, controls, channels, arguments.seed, command)),
         encoding="utf-8",
     )
     broken = any(finding.violated for finding in kept) or any(channel.leaks for channel in channels)
-    return 0 if exact.passed and not broken and all(finding.violated for finding in planted) else 1
+    return 0 if exact.passed and not broken and all(finding.violated for finding in controls) else 1
 
 
 def replace_results(text: str, new: str) -> str:
@@ -80,7 +80,7 @@ def results(
     exact: ExactAudit,
     seconds: float,
     kept: Sequence[BlackBoxFinding],
-    planted: Sequence[BlackBoxFinding],
+    controls: Sequence[BlackBoxFinding],
     channels: Sequence[SideChannel],
     seed: int,
     command: str,
@@ -92,28 +92,30 @@ def results(
         f"seed {seed}.",
         "",
         f"**Exact.** {exact.settings.total():,} settings, {exact.comparisons:,} pairs of laws, {seconds:.0f} s: "
-        f"{len(exact.violations)} violations, {len(exact.missed)} planted bugs missed.",
+        f"{len(exact.violations)} violations, {len(exact.missed)} controls missed.",
         "",
-        "| mechanism | settings | violations | planted bugs: found in so many settings |",
+        "| mechanism | settings | violations | controls: found in so many settings |",
         "| --- | ---: | ---: | --- |",
     ]
     for name, number in exact.settings.items():
-        bugs = [f"{bug} {hits}/{tried}" for (subject, bug), (hits, tried) in exact.planted.items() if subject == name]
+        found = [
+            f"{what} {hits}/{tried}" for (subject, what), (hits, tried) in exact.controls.items() if subject == name
+        ]
         broken = sum(finding.mechanism.endswith(name) for finding in exact.violations)
-        lines.append(f"| {name} | {number:,} | {broken} | {', '.join(bugs)} |")
+        lines.append(f"| {name} | {number:,} | {broken} | {', '.join(found)} |")
     lines += [
         "",
         f"**Black box.** Lower bounds of epsilon at confidence {kept[0].confidence if kept else 1:.6f} each.",
         "",
-        "| mechanism | planted | claimed epsilon | delta | lower bound | samples | event | verdict |",
+        "| mechanism | control | claimed epsilon | delta | lower bound | samples | event | verdict |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |",
     ]
-    for finding in [*kept, *planted]:
-        good, bad = ("found", "MISSED") if finding.bug else ("VIOLATED", "kept")
+    for finding in [*kept, *controls]:
+        good, bad = ("found", "MISSED") if finding.control else ("VIOLATED", "kept")
         lines.append(
-            f"| {finding.name} | {finding.bug or '-'} | {float(finding.epsilon):.4g} | {float(finding.delta):.4g} | "
-            f"{finding.bound.epsilon:.3f} | {2 * finding.bound.runs[0]:,} | {finding.bound.event}; "
-            f"{finding.bound.neighbours} | {good if finding.violated else bad} |"
+            f"| {finding.name} | {finding.control or '-'} | {float(finding.epsilon):.4g} | "
+            f"{float(finding.delta):.4g} | {finding.bound.epsilon:.3f} | {2 * finding.bound.runs[0]:,} | "
+            f"{finding.bound.event}; {finding.bound.neighbours} | {good if finding.violated else bad} |"
         )
     lines += ["", "**Side channels.**", "", "| channel | looked at | found | verdict |", "| --- | --- | --- | --- |"]
     for channel in channels:

@@ -13,12 +13,11 @@ from dptally.exact import as_delta, as_epsilon, as_fraction
 from dptally.mechanisms.base import Drawn
 from dptally.mechanisms.sketch_terms import ShortfallChoice, sketch_terms
 from dptally.observation_models import WeightedSample
-from dptally.observation_models.gaussian_histogram import GaussianHistogram
+from dptally.observation_models.counter_laws import choose_counter_law
 from dptally.observation_models.shared_noise import SharedNoise
 from dptally.observation_models.summed_noise import SummedNoise
 from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.certifier import certify_copies
-from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
 
 Form = Literal["single", "standard", "merged", "user", "summed"]
-_MOST_SHARED_KEYS = 300  # above, Gaussian noise is better for every epsilon and delta that are allowed
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,18 +136,10 @@ class PrivateMisraGries:
         if self._form == "summed":
             law = SummedNoise(epsilon, self._delta, self.capacity, elements=self._elements)
             return law, law.certify()
-        gaussian = GaussianHistogram(epsilon, self._delta, self.capacity)
-        if self.capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
-            return gaussian, gaussian.certify()
-        shared = WeightedSample(*share_between_keys(epsilon, self._delta, self.capacity))
-        if minimise == "threshold":
-            better = _half(shared) <= _half(gaussian)
-        else:
-            better = _variance(shared) <= gaussian.sigma**2
-        if not better:
-            return gaussian, gaussian.certify()
-        found = certify_copies(shared.certify(), copies=self.capacity, epsilon=epsilon, delta=self._delta)
-        return shared, found
+        law = choose_counter_law(epsilon, self._delta, self.capacity, minimise)
+        if isinstance(law, WeightedSample):
+            return law, certify_copies(law.certify(), copies=self.capacity, epsilon=epsilon, delta=self._delta)
+        return law, law.certify()
 
     @property
     def spends(self) -> Spending:
@@ -227,7 +217,7 @@ def publish_sketch(
     Everything is certified before counters are read.
     """
     from dptally.ledger.paying import paying
-    from dptally.randomness import SystemBits
+    from dptally.randomness import read_bits
     from dptally.releases.release import RESERVED_COLUMNS, Release
 
     if name in RESERVED_COLUMNS:
@@ -238,7 +228,7 @@ def publish_sketch(
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
     unit = (unit or unit_name or "unit") if by_unit else None
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     mechanism: PrivateMisraGries | PureMisraGries
     if universe is not None:
         mechanism = _pure_mechanism(sketch, epsilon, delta, universe, **options)
@@ -288,17 +278,3 @@ def _pure_mechanism(
     # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
     known.indices(pa.array([], sketch.key_type))
     return PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)
-
-
-def _half(law: WeightedSample | GaussianHistogram) -> int:
-    """The smallest counter that is reported at least half of the time."""
-    found = law.first_frequency(Fraction(1, 2))
-    if found is None:
-        raise InvalidParameter("no counter would be reported half of the time.")
-    return found
-
-
-def _variance(law: WeightedSample) -> Fraction:
-    """Of the difference between a counter that is always reported and its value."""
-    mean = sum((drop * chance for drop, chance in enumerate(law.drop_law)), Fraction(0))
-    return sum((drop**2 * chance for drop, chance in enumerate(law.drop_law)), Fraction(0)) - mean**2

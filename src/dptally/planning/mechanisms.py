@@ -46,7 +46,6 @@ _DENSE_BOUND = 1 << 40
 _USUAL_CAPACITY = 10_000
 _FOR_SIZE = Fraction(1, 20)  # of epsilon, for the private total that sets a sampling rate
 _FOR_SHORTFALL = Fraction(1, 20)  # of epsilon, for telling how far a sketch falls short
-_FEW_COUNTERS = 300  # up to here the mechanism chooses between two laws, which takes both
 _FARTHEST = 1 << 40
 _OF_THE_DATA = ("weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries")
 _OVER_A_UNIVERSE = ("dense", "sparse", "compact")
@@ -277,18 +276,16 @@ def _sampled(name: str, setting: Setting) -> Planned:
 
 
 def _sketch(setting: Setting) -> Planned:
-    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
     from dptally.observation_models import SharedNoise
+    from dptally.observation_models.counter_laws import choose_counter_law
 
     # Which keys of a unit count is the sketch's business: its law depends on the capacity alone.
     law: ReleasedLaw
     rest = setting.epsilon * (1 - _FOR_SHORTFALL)
     if not setting.by_unit:
         law = SharedNoise(rest, setting.delta, setting.capacity)
-    elif setting.capacity > _FEW_COUNTERS:
-        law = GaussianHistogram(rest, setting.delta, setting.capacity)
     else:
-        law = PrivateMisraGries("user", setting.capacity, setting.epsilon, setting.delta, unit="unit").law
+        law = choose_counter_law(rest, setting.delta, setting.capacity)
     note = f"Bounded memory: {setting.capacity:,} counters, which may fall short of frequencies."
     return Planned("misra_gries", law, note=note)
 

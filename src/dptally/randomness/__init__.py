@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dptally.randomness.bits import BitSource, SeededBits, SystemBits
+from dptally.randomness.bits import BitSource, SeededBits, SystemBits, read_bits
 
-__all__ = ["BitSource", "SeededBits", "SystemBits"]
+__all__ = ["BitSource", "SeededBits", "SystemBits", "read_bits"]

@@ -20,7 +20,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-__all__ = ["BitSource", "SeededBits", "SystemBits"]
+__all__ = ["BitSource", "SeededBits", "SystemBits", "read_bits"]
 
 _PIECE = 1 << 20  # bytes encrypted per call: large enough for full speed, small enough to stay in cache
 _REKEY_AFTER = 1 << 36  # bytes under one key: far below the 2^64 blocks at which counter mode shows itself
@@ -121,6 +121,36 @@ class SeededBits(_CounterModeBits):
     def _after_fork_in_child(self) -> None:
         super()._after_fork_in_child()
         self._forked += f", {os.getpid()}"
+
+
+class _ForeignBits:
+    """Words of a source that is not ours: nothing is known about them, so what is drawn from them is not private."""
+
+    private = False
+
+    def __init__(self, source: BitSource) -> None:
+        self._source = source
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Words of the source."""
+        return self._source.words(count)
+
+
+_OURS = (SystemBits, SeededBits)
+
+
+def read_bits(randomness: BitSource | None) -> BitSource:
+    """The source that a release is drawn from, where a caller may have given one.
+
+    Only bits of the operating system make a private release. What another source says of itself is not believed, nor
+    what a subclass of ours says: its release is marked as not private, like one from a seed.
+
+    Args:
+        randomness: None for secret bits of the operating system.
+    """
+    if randomness is None:
+        return SystemBits()
+    return randomness if type(randomness) in _OURS else _ForeignBits(randomness)
 
 
 _SOURCES: weakref.WeakSet[_CounterModeBits] = weakref.WeakSet()

@@ -14,7 +14,7 @@ from dptally.ledger.paying import paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
 from dptally.privacy import Guarantee
 from dptally.progress import Progress, progress_reporter
-from dptally.randomness import BitSource, SystemBits
+from dptally.randomness import BitSource, read_bits
 from dptally.ranges.grids import Grid, Outside, make_grid
 from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.releases.range_release import RangeRelease
@@ -106,7 +106,7 @@ def publish_quantiles(
     >>> found.lower < 500 < found.upper
     True
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
     make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
     chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
@@ -177,7 +177,7 @@ def find_quantile(
         query: of a database, instead of a table.
         types: as in `dptally.publish`.
     """
-    bits = SystemBits() if randomness is None else randomness
+    bits = read_bits(randomness)
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
     make = partial(
         QuantileRounds,

@@ -1,13 +1,14 @@
-"""Wrong mechanisms, to show that audits find them. NEVER FOR RELEASES: what is drawn from these is not private.
+"""Wrong laws, to show that audits and verifiers find them. They are part of the tests, and of nothing else.
 
-Nothing outside of `dptally.audit` imports this module (`tests/audit/test_planted.py` sees to that), and nothing in the
-public interface leads here. Each bug is one that people make:
+Each fault is one that people make:
 
-- "delta x 4": tables are built for four times the delta that is promised, as if delta were per tail, side or pair;
 - "threshold off by one": "at least T" became "more than T - 2";
 - "noise halved": noise for twice the epsilon, as if sensitivity were half of what it is;
 - "insertion order kept": rows leave in the order in which keys first occur in the data;
 - "float table": thresholds are rounded to floating point.
+
+`released_with` lets `dptally.publish` release with a fault, under a forged certificate, by patching the package from
+outside; nothing in the package offers to. `examined_with` does the same to the laws that the exact audit looks at.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dptally import _core
+from dptally.audit import exact_keys, exact_pure, exact_rounds, exact_sketches
+from dptally.mechanisms import private_misra_gries
 from dptally.observation_models import (
     DyadicGeometric,
     GaussianHistogram,
@@ -35,6 +39,7 @@ from dptally.observation_models import (
 )
 from dptally.observation_models.certified_table import ValueSampler
 from dptally.observation_models.clamped_geometric import ClampedGeometric
+from dptally.observation_models.round_parameters import RoundLaw
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,35 +49,28 @@ if TYPE_CHECKING:
     from dptally.privacy import Certificate
     from dptally.randomness import BitSource
 
-__all__ = ["BUGS", "built_for", "in_insertion_order", "released_with", "spoiled"]
+__all__ = ["FAULTS", "examined_with", "in_insertion_order", "released_with", "rounded_table", "spoiled"]
 
-BUGS = ("delta x 4", "threshold off by one", "noise halved", "insertion order kept", "float table")
+FAULTS = ("threshold off by one", "noise halved", "insertion order kept", "float table")
 _ENTRY = 16
 _WHOLE = 1 << 128
 _SHORT_FLOAT = 8  # bits of bfloat16: what 53 bits get wrong is far too little for any number of runs to show
 _Spoiled = TypeVar("_Spoiled")
 
 
-def built_for(epsilon: Fraction, delta: Fraction, bug: str) -> tuple[Fraction, Fraction]:
-    """What a law is built for in place of what is promised."""
-    if bug == "delta x 4":
-        return epsilon, min(4 * delta, Fraction(9, 10))
-    return epsilon, delta
-
-
-def spoiled(law: _Spoiled, bug: str, *, float_bits: int = 53) -> _Spoiled:
-    """The law with the bug in it; a law that cannot have this bug is returned as it is.
+def spoiled(law: _Spoiled, fault: str, *, float_bits: int = 53) -> _Spoiled:
+    """The law with the fault in it; a law that cannot have this fault is returned as it is.
 
     Args:
         law: of a kind that `dptally.observation_models` has; it is changed in place.
-        bug: one of `BUGS`.
+        fault: one of `FAULTS`.
         float_bits: how many bits the floats of a "float table" have: 53 as usual, 8 for the shortest in use.
     """
-    if bug == "threshold off by one":
+    if fault == "threshold off by one":
         _lower_threshold(law)
-    elif bug == "noise halved":
+    elif fault == "noise halved":
         _halve_noise(law)
-    elif bug == "float table":
+    elif fault == "float table":
         _round_table(law, float_bits)
     return law
 
@@ -83,7 +81,7 @@ def _lower_threshold(law: Any) -> None:
     elif isinstance(law, SummedNoise):
         grid, threshold, table = law._best
         _change(law, _best=(grid, max(grid, threshold - grid), table))
-    elif isinstance(law, Stability | SharedNoise | GaussianHistogram):
+    elif isinstance(law, Stability | SharedNoise | GaussianHistogram | RoundLaw):
         _change(law, threshold=max(1, law.threshold - 1))
 
 
@@ -146,8 +144,8 @@ def _change(law: Any, **attributes: object) -> None:
 # ---- wrong mechanisms behind the public interface ----
 
 
-class _Unjudged:
-    """Draws from a table that no judge has seen, with the certificate of another one."""
+class _Unverified:
+    """Draws from a table that no verifier has seen, with the certificate of another one."""
 
     def __init__(self, table: bytes, certificate: Certificate, *, values: bool = True) -> None:
         self.certificate = certificate
@@ -169,7 +167,7 @@ class _Unjudged:
         return reported
 
 
-class _UnjudgedValues:
+class _UnverifiedValues:
     """The same for the optimal law with values."""
 
     def __init__(self, table: bytes, certificate: Certificate) -> None:
@@ -177,17 +175,19 @@ class _UnjudgedValues:
         self.draw = ValueSampler(table).draw
 
 
-def _forged(law: Any, bug: str) -> Any:
-    """A law with the bug and the certificate of the law without it, which draws."""
+def _forged(law: Any, fault: str) -> Any:
+    """A law with the fault and the certificate of the law without it, which draws."""
     honest: Certificate = law.certify()
-    spoiled(law, bug, float_bits=_SHORT_FLOAT)
+    spoiled(law, fault, float_bits=_SHORT_FLOAT)
     if isinstance(law, WeightedSample):
-        unjudged = _UnjudgedValues(law.table, honest) if law.values else _Unjudged(law.table, honest, values=False)
-        _keep(law, _certified_table=unjudged)
+        unverified = (
+            _UnverifiedValues(law.table, honest) if law.values else _Unverified(law.table, honest, values=False)
+        )
+        _keep(law, _certified_table=unverified)
     elif isinstance(law, Stability):
-        _keep(law, _certified=_Unjudged(law.table, honest, values=law.values), _certificate=honest)
+        _keep(law, _certified=_Unverified(law.table, honest, values=law.values), _certificate=honest)
     elif isinstance(law, GaussianHistogram | SharedNoise | SummedNoise):
-        _keep(law, _certified=_Unjudged(law.table, honest))
+        _keep(law, _certified=_Unverified(law.table, honest))
     else:  # sample-and-threshold and dense noise draw by what they hold, after asking for a certificate
         _keep(law, _certificate=honest)
     return law
@@ -209,28 +209,25 @@ _PLACES = {
 
 
 @contextmanager
-def released_with(mechanism: str, bug: str) -> Iterator[None]:
-    """Let `dptally.publish` draw with a bug in this process, for as long as the context lasts.
-
-    "delta x 4" and "insertion order kept" are not made here: the first is a request for another delta, for the second
-    see `in_insertion_order`.
-    """
-    if bug not in ("threshold off by one", "noise halved", "float table"):
-        yield
+def released_with(mechanism: str, fault: str) -> Iterator[None]:
+    """Let `dptally.publish` draw with a fault in this process, for as long as the context lasts."""
+    if fault == "insertion order kept":
+        with _publishing_in_insertion_order():
+            yield
         return
     module_name, name = _PLACES[mechanism]
     module = import_module(module_name)
     honest: Callable[..., Any] = getattr(module, name)
 
     class Spoiled(honest):  # type: ignore[misc,valid-type]
-        """The law, with the bug; a subclass, so that what asks for the law's type still finds it."""
+        """The law, with the fault; a subclass, so that what asks for the law's type still finds it."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             if isinstance(self, ClampedGeometric):
-                spoiled(self, bug)
+                spoiled(self, fault)
             else:
-                _forged(self, bug)
+                _forged(self, fault)
 
         def certify(self, *args: Any) -> Any:
             if isinstance(self, ClampedGeometric):
@@ -240,24 +237,44 @@ def released_with(mechanism: str, bug: str) -> Iterator[None]:
     Spoiled.__name__ = name
     changed: dict[str, Any] = {name: Spoiled}
     if mechanism == "sparse":
-        changed["certify_geometric_noise"] = _judge_of_twice(module.certify_geometric_noise)
-    before = {attribute: getattr(module, attribute) for attribute in changed}
-    for attribute, wrong in changed.items():
-        setattr(module, attribute, wrong)
+        changed["certify_geometric_noise"] = _verifier_of_twice(module.certify_geometric_noise)
+    with _replaced([(module, attribute, wrong) for attribute, wrong in changed.items()]):
+        yield
+
+
+def _verifier_of_twice(verifier: Callable[..., Certificate]) -> Callable[..., Certificate]:
+    """A verifier that looks at twice the epsilon, and says that it looked at epsilon."""
+
+    def verified(ratio: int, *, bound: int, epsilon: Fraction) -> Certificate:
+        return replace(verifier(ratio, bound=bound, epsilon=2 * epsilon), epsilon=epsilon)
+
+    return verified
+
+
+@contextmanager
+def _replaced(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Let attributes of modules be others, and put back what was there."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     try:
+        for module, name, wrong in changes:
+            setattr(module, name, wrong)
         yield
     finally:
-        for attribute, right in before.items():
-            setattr(module, attribute, right)
+        for module, name, right in before:
+            setattr(module, name, right)
 
 
-def _judge_of_twice(judge: Callable[..., Certificate]) -> Callable[..., Certificate]:
-    """A judge that looks at twice the epsilon, and says that it looked at epsilon."""
+@contextmanager
+def _publishing_in_insertion_order() -> Iterator[None]:
+    import dptally
 
-    def judged(ratio: int, *, bound: int, epsilon: Fraction) -> Certificate:
-        return replace(judge(ratio, bound=bound, epsilon=2 * epsilon), epsilon=epsilon)
+    honest = dptally.publish
 
-    return judged
+    def publish(source: Any, *, key: str, **options: Any) -> Any:
+        return in_insertion_order(honest(source, key=key, **options), source, key)
+
+    with _replaced([(dptally, "publish", publish)]):
+        yield
 
 
 def in_insertion_order(release: Any, source: Path, key: str) -> Any:
@@ -272,3 +289,63 @@ def in_insertion_order(release: Any, source: Path, key: str) -> Any:
     rows = release.to_arrow().select([key, "value"])
     order = sorted(range(rows.num_rows), key=lambda row: first.get(rows.column(key)[row].as_py(), math.inf))
     return Release(rows.take(order), release.guarantee, release.certificate, release.law)
+
+
+# ---- wrong laws before the exact audit ----
+
+
+@contextmanager
+def examined_with(fault: str) -> Iterator[None]:
+    """Let the exact audit look at laws with a fault, for as long as the context lasts.
+
+    That draws follow the rows is left out: it is what the verifier would stop.
+    """
+    changes: list[tuple[Any, str, Any]] = [(exact_keys, "follows_rows", lambda *_: True)]
+    for module, name in _EXAMINED:
+        changes.append((module, name, _spoiled_when_made(getattr(module, name), fault)))
+    with _replaced(changes):
+        yield
+
+
+_EXAMINED = (
+    (exact_keys, "WeightedSample"),
+    (exact_keys, "Stability"),
+    (exact_keys, "GaussianHistogram"),
+    (exact_keys, "SampleAndThreshold"),
+    (private_misra_gries, "PrivateMisraGries"),
+    (exact_sketches, "PrivateMisraGries"),
+    (exact_sketches, "PureMisraGries"),
+    (exact_sketches, "SummedNoise"),
+    (exact_pure, "DyadicGeometric"),
+    (exact_pure, "HeaviestNoise"),
+    (exact_rounds, "choose_round_law"),
+    (exact_rounds, "make_tree_law"),
+)
+
+
+def _spoiled_when_made(maker: Any, fault: str) -> Any:
+    """The class or function, whose results have the fault: in themselves, in their law, or in their law's noise."""
+
+    def spoil(made: Any) -> Any:
+        law = getattr(made, "law", made)
+        noise = getattr(law, "noise", law)
+        spoiled(noise if isinstance(noise, ClampedGeometric) else law, fault)
+        return made
+
+    if not isinstance(maker, type):
+        return lambda *arguments, **options: spoil(copy(maker(*arguments, **options)))
+
+    class AsBefore(type(maker)):  # type: ignore[misc]
+        """Whatever is of the class as it was counts as one of the spoiled class."""
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, maker)
+
+    class Spoiled(maker, metaclass=AsBefore):  # type: ignore[misc,valid-type]
+        """What is asked for, with the fault."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            spoil(self)
+
+    return Spoiled

@@ -1,0 +1,255 @@
+"""Faults around the mechanisms: contributions, randomness, composition, ledger, releases, verifiers."""
+
+from __future__ import annotations
+
+from tests.mutants.fault import Fault
+
+__all__ = ["FAULTS"]
+
+_CONTRIBUTIONS = "tests/unit/test_contributions.py"
+_PAYING = "tests/ledger/test_paying.py"
+
+FAULTS: tuple[Fault, ...] = (
+    # ---- contributions ----
+    Fault(
+        name="contributions-one-key-too-many",
+        breaks=("contribution bound: a unit with more keys keeps at most max_keys_per_unit",),
+        file="contributions.py",
+        old="choose_smallest_tags(starts, tags, max_keys_per_unit, keep)",
+        new="choose_smallest_tags(starts, tags, max_keys_per_unit + 1, keep)",
+        tests=(f"{_CONTRIBUTIONS}::test_bounds_hold",),
+    ),
+    Fault(
+        name="contributions-same-key-counted-twice",
+        breaks=("contribution bound: a key of a unit counts once",),
+        file="contributions.py",
+        old="unit_starts, row_starts = changes[0], np.logical_or.reduce(values)",
+        new="unit_starts, row_starts = changes[0], np.ones(batch.num_rows, dtype=bool)",
+        tests=(f"{_CONTRIBUTIONS}::test_exact_when_nobody_has_too_many",),
+    ),
+    Fault(
+        name="contributions-unit-starts-again-with-each-batch",
+        breaks=("contribution bound: a unit that goes on in the next batch is one unit",),
+        file="contributions.py",
+        old="        changes[:1] = differing(column.slice(0, 1), before)\n",
+        new="        changes[:1] = True\n",
+        tests=(f"{_CONTRIBUTIONS}::test_batches_make_no_difference", f"{_CONTRIBUTIONS}::test_many_rows_stay_in_order"),
+    ),
+    Fault(
+        name="contributions-collisions-not-noticed",
+        breaks=("contribution bound: rows sorted by hashes that collide are sorted again",),
+        file="contributions.py",
+        old='            raise HashCollision("two values have the same hash.")\n',
+        new="            pass\n",
+        tests=(f"{_CONTRIBUTIONS}::test_colliding_hashes_are_noticed_and_survived",),
+    ),
+    Fault(
+        name="contributions-bound-not-compared-with-the-mechanism",
+        breaks=("contribution bound: a mechanism refuses counts that were bounded for more keys",),
+        file="mechanisms/independent_keys.py",
+        old="if frequencies.max_keys_per_unit > self._max_keys_per_unit:",
+        new="if frequencies.max_keys_per_unit > 1 << 40:",
+        tests=("tests/unit/test_mechanism_bounds.py",),
+    ),
+    # ---- randomness ----
+    Fault(
+        name="randomness-words-again-after-fork",
+        breaks=("randomness: a forked process draws words of its own",),
+        file="randomness/bits.py",
+        old="        self._lock = threading.Lock()\n        self._stream = None\n\n    def __repr__",
+        new="        self._lock = threading.Lock()\n\n    def __repr__",
+        tests=("tests/unit/test_randomness.py::test_children_do_not_repeat_the_parent",),
+    ),
+    Fault(
+        name="randomness-same-words-every-time",
+        breaks=("randomness: no word is handed out twice",),
+        file="randomness/bits.py",
+        old="if self._stream is None or self._used + len(piece) > _REKEY_AFTER:",
+        new="if start == 0:",
+        tests=(
+            "tests/unit/test_randomness.py::test_system_bits_are_fresh_and_private",
+            "tests/unit/test_randomness.py::test_pieces_and_wholes_agree",
+        ),
+    ),
+    Fault(
+        name="randomness-fixed-key",
+        breaks=("randomness: the key comes from the operating system",),
+        file="randomness/bits.py",
+        old="return os.urandom(32)",
+        new="return bytes(32)",
+        tests=("tests/unit/test_randomness.py::test_system_bits_are_fresh_and_private",),
+    ),
+    Fault(
+        name="randomness-any-source-believed",
+        breaks=("randomness: only bits of the operating system make a private release",),
+        file="randomness/bits.py",
+        old="return randomness if type(randomness) in _OURS else _ForeignBits(randomness)",
+        new="return randomness",
+        tests=("tests/audit/test_injected_faults.py::test_only_bits_of_the_system_make_a_private_release",),
+    ),
+    Fault(
+        name="randomness-seeded-bits-called-private",
+        breaks=("randomness: a release from a seed says that it is not private",),
+        file="randomness/bits.py",
+        old='        """False: the seed gives everything away."""\n        return False',
+        new='        """False: the seed gives everything away."""\n        return True',
+        tests=("tests/audit/test_injected_faults.py::test_only_bits_of_the_system_make_a_private_release",),
+    ),
+    Fault(
+        name="randomness-words-and-tags-of-a-key-alike",
+        breaks=("randomness: the choice of keys and the draw use independent words",),
+        file="randomness/keyed.py",
+        old="return np.ascontiguousarray(self._encrypted(1, self._hashed(1, columns))[::2])",
+        new="return np.ascontiguousarray(self._encrypted(0, self._hashed(0, columns))[::2])",
+        tests=("tests/unit/test_keyed_words.py",),
+    ),
+    Fault(
+        name="randomness-both-words-of-a-key-alike",
+        breaks=("randomness: a draw takes 128 independent bits",),
+        file="observation_models/certified_table.py",
+        old="sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])",
+        new="sampler.draw(frequencies[part], np.repeat(bits.words(len(frequencies[part])), 2), reported[part])",
+        tests=("tests/unit/test_native_draws.py::test_law_draws_are_the_slow_twin_on_the_same_words",),
+    ),
+    # ---- composition ----
+    Fault(
+        name="composition-all-keys-get-the-whole-budget",
+        breaks=("composition: the keys of a unit share epsilon and delta",),
+        file="privacy/composition.py",
+        old="    if keys == 1:\n        return epsilon, delta\n",
+        new="    if keys >= 1:\n        return epsilon, delta\n",
+        tests=("tests/exact/test_composition.py::test_shared_budget_is_never_exceeded",),
+    ),
+    Fault(
+        name="composition-one-key-fewer",
+        breaks=("composition: the delta that is left for a key",),
+        file="privacy/composition.py",
+        old="if Fraction(_power_down(one - middle, keys), one) * kept_share >= 1 - delta:",
+        new="if Fraction(_power_down(one - middle, keys - 1), one) * kept_share >= 1 - delta:",
+        tests=("tests/exact/test_composition.py::test_judge_and_calibration_agree_with_the_formula",),
+    ),
+    Fault(
+        name="composition-verifier-forgets-the-excess",
+        breaks=("composition: the verifier adds up losses of several keys",),
+        file="privacy/certifier.py",
+        old="spent = one - ((survive * max(0, one - excess)) >> scale)",
+        new="spent = one - survive",
+        tests=("tests/exact/test_composition.py::test_judge_and_calibration_agree_with_the_formula",),
+    ),
+    Fault(
+        name="composition-verifier-accepts-any-delta",
+        breaks=("composition: the verifier refuses keys that exceed delta together",),
+        file="privacy/certifier.py",
+        old="    if total > delta:\n",
+        new="    if total > 1:\n",
+        tests=("tests/exact/test_composition.py::test_a_little_more_is_refused",),
+    ),
+    Fault(
+        name="composition-larger-epsilon-of-one-key-accepted",
+        breaks=("composition: a certificate at a larger epsilon is refused",),
+        file="privacy/certifier.py",
+        old="        if one_key.epsilon > epsilon:\n",
+        new="        if one_key.epsilon > 1000 * epsilon:\n",
+        tests=("tests/exact/test_composition.py::test_one_key_at_a_larger_epsilon_is_refused",),
+    ),
+    # ---- Gaussian noise ----
+    Fault(
+        name="gaussian-verifier-accepts-any-delta",
+        breaks=("Gaussian noise: the verifier refuses a table that exceeds delta",),
+        file="privacy/gaussian_judge.py",
+        old="    if worst > delta:\n",
+        new="    if worst > 1:\n",
+        tests=("tests/exact/test_gaussian_histogram.py",),
+    ),
+    # ---- elements of a unit ----
+    Fault(
+        name="elements-of-a-unit-ignored-over-a-universe",
+        breaks=("contribution bound: all elements of a unit in a stream are covered, over a universe too",),
+        file="mechanisms/pure_misra_gries.py",
+        old="distance = reduced_distance(capacity, self._terms.elements_per_unit)",
+        new="distance = reduced_distance(capacity, 1)",
+        tests=("tests/exact/test_elements_per_unit.py",),
+    ),
+    Fault(
+        name="elements-of-a-unit-not-handed-on",
+        breaks=("contribution bound: all elements of a unit in a stream are covered, over a universe too",),
+        file="mechanisms/private_misra_gries.py",
+        old='sketches=getattr(sketch, "sketches", 1), **options)',
+        new='sketches=getattr(sketch, "sketches", 1), shortfall=options.get("shortfall", "private"))',
+        tests=("tests/exact/test_elements_per_unit.py::test_releases_are_drawn_with_noise_for_all_elements",),
+    ),
+    Fault(
+        name="rounded-counters-accept-any-distance",
+        breaks=("pure sketches: the verifier refuses noise that is too small for the distance",),
+        file="privacy/pure_judge.py",
+        old="spent = distance * (one_step.worst_ratio - 1)",
+        new="spent = one_step.worst_ratio - 1",
+        tests=("tests/exact/test_elements_per_unit.py::test_the_verifier_multiplies_by_the_distance",),
+    ),
+    # ---- paying ----
+    Fault(
+        name="ledger-draws-before-drawn-is-on-disk",
+        breaks=('ledger: "drawn" is on disk before the first word of a draw',),
+        file="ledger/paying.py",
+        old="            self._reservation.drawn()\n        return self._bits.words(count)",
+        new="            words = self._bits.words(count)\n            self._reservation.drawn()\n        return words",
+        tests=(f"{_PAYING}::test_every_release_pays_before_it_draws[weighted_sample]",),
+    ),
+    Fault(
+        name="ledger-budget-not-checked",
+        breaks=("ledger: a spending beyond the budget is refused",),
+        file="ledger/budget.py",
+        old="if epsilon + spending.epsilon <= budget.epsilon and delta + spending.delta <= budget.delta:",
+        new="if epsilon <= budget.epsilon and delta <= budget.delta:",
+        tests=("tests/ledger/test_ledger.py::test_spending_adds_up_exactly_to_the_budget",),
+    ),
+    Fault(
+        name="ledger-delta-not-checked",
+        breaks=("ledger: delta is a budget, too",),
+        file="ledger/budget.py",
+        old="if epsilon + spending.epsilon <= budget.epsilon and delta + spending.delta <= budget.delta:",
+        new="if epsilon + spending.epsilon <= budget.epsilon:",
+        tests=("tests/ledger/test_ledger.py::test_delta_is_a_budget_too",),
+    ),
+    Fault(
+        name="ledger-basic-total-forgets-delta",
+        breaks=("ledger: basic composition adds up deltas",),
+        file="privacy/accounting/totals.py",
+        old='return Total("basic", sums[1] if',
+        new='return Total("basic", Fraction(0) if',
+        tests=("tests/ledger/test_ledger.py::test_delta_is_a_budget_too",),
+    ),
+    Fault(
+        name="ledger-copies-of-a-part-counted-once",
+        breaks=("ledger: tight accounting counts every key of a unit",),
+        file="privacy/accounting/totals.py",
+        old="parts[Part(part.epsilon, part.delta, 1, part.law)] += part.copies",
+        new="parts[Part(part.epsilon, part.delta, 1, part.law)] += 1",
+        tests=("tests/exact/test_accounting.py",),
+    ),
+    # ---- order, boundary ----
+    Fault(
+        name="rows-leave-in-the-order-of-the-data",
+        breaks=("releases: rows are in the order of keys",),
+        file="mechanisms/independent_keys.py",
+        old="return rows.take(_order(rows, key))",
+        new="return rows",
+        tests=("tests/unit/test_release.py::test_order_of_input_does_not_show",),
+    ),
+    Fault(
+        name="boundary-release-imports-sources",
+        breaks=("trust boundary: releases do not reach code that touches private data",),
+        file="releases/release.py",
+        old="from __future__ import annotations\n",
+        new="from __future__ import annotations\n\nimport dptally.sources.rows\n",
+        tests=("tests/packaging/test_boundary.py::test_the_public_side_does_not_reach_private_data",),
+    ),
+    Fault(
+        name="boundary-shared-code-imports-contributions",
+        breaks=("trust boundary: what both sides stand on does not reach private data either",),
+        file="exact/powers.py",
+        old="from __future__ import annotations\n",
+        new="from __future__ import annotations\n\n\ndef bound() -> None:\n    from dptally import contributions\n",
+        tests=("tests/packaging/test_boundary.py::test_the_public_side_does_not_reach_private_data",),
+    ),
+)
