@@ -1,0 +1,11 @@
+"""Faults in differential privacy on finite computers, [BV19]."""
+
+from __future__ import annotations
+
+from tests.mutants.fault import Fault
+
+__all__ = ["FAULTS", "WITHOUT_FAULT"]
+
+FAULTS: tuple[Fault, ...] = ()
+
+WITHOUT_FAULT: dict[str, str] = {}
