@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from dptally.randomness.lazy_uniforms import Thresholds
 
-__all__ = ["Choices", "OrderedWords", "enumerate_thresholds", "law_of", "steps"]
+__all__ = [
+    "Choices",
+    "OrderedWords",
+    "PieceWords",
+    "enumerate_thresholds",
+    "law_of",
+    "law_of_pieces",
+    "sizes_of",
+    "steps",
+]
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 _PLACES = 256
@@ -118,6 +127,54 @@ class OrderedWords:
             [(front << shift if self._leading else 0) + rank for front, rank in zip(fronts, order, strict=True)],
             dtype=np.uint64,
         )
+
+
+class PieceWords:
+    """Pairs of words, each a number of 128 bits in a chosen piece, at the first or at the last number of the piece.
+
+    Args:
+        choices: of this run; or the pieces to take.
+        sizes: how many numbers each piece has, 2^128 in all.
+        last: which end.
+    """
+
+    private = True  # they stand for secret bits: every one is tried
+
+    def __init__(self, choices: Choices | list[int], sizes: Sequence[int], last: bool) -> None:
+        self._choices, self._sizes, self._last = choices, sizes, last
+        self.chosen: list[int] = []
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The low word of each number first."""
+        found = []
+        for _ in range(count // 2):
+            if isinstance(self._choices, list):
+                place = self._choices[len(self.chosen)]
+            else:
+                place = self._choices.among([Fraction(size, 1 << 128) for size in self._sizes])
+            self.chosen.append(place)
+            start = sum(self._sizes[:place])
+            number = start + self._sizes[place] - 1 if self._last else start
+            found += [number % (1 << 64), number >> 64]
+        return np.array(found, dtype=np.uint64)
+
+
+def sizes_of(table: bytes) -> list[int]:
+    """How many numbers of 128 bits are between neighbouring entries of a table of thresholds."""
+    entries = [int.from_bytes(table[at : at + 16], "little") for at in range(0, len(table), 16)]
+    return [here - before for before, here in zip([0, *entries], [*entries, 1 << 128], strict=True)]
+
+
+def law_of_pieces(draw: Callable[[PieceWords], Outcome], sizes: Sequence[int]) -> dict[Outcome, Fraction]:
+    """The law of what is drawn from pairs of words; both ends of every piece must give the same."""
+
+    def run(choices: Choices) -> Outcome:
+        first = PieceWords(choices, sizes, last=False)
+        outcome = draw(first)
+        assert draw(PieceWords(first.chosen, sizes, last=True)) == outcome
+        return outcome
+
+    return {outcome: chance for outcome, chance in law_of(run).items() if chance}
 
 
 def enumerate_thresholds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Choices], None]]:

@@ -163,12 +163,15 @@ def test_the_chance_of_being_left_out_bounds_the_exact_one() -> None:
 
 
 @pytest.mark.parametrize("beta", ["0.1", "0.3"])
-def test_the_simultaneous_error_holds_for_whole_releases(beta: str) -> None:
-    """Some key is off by more with probability at most beta, for all data tried."""
-    mechanism = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6)
+@pytest.mark.parametrize(("epsilon", "keep"), [("3", 2), ("1", 1), ("2", 1)])
+def test_the_simultaneous_error_holds_for_whole_releases(epsilon: str, keep: int, beta: str) -> None:
+    """Some key is off by more with probability at most beta, for all data with at most `keep` keys that is tried."""
+    mechanism = SparseHistogram(epsilon, universe=IntegerRange(0, 3), keep=keep, bound=6)
     allowed = mechanism.law.simultaneous_error(beta)
-    for counts in ({}, {0: 1}, {0: 2, 3: 1}, {1: 3, 2: 6}):
-        law = dense_law(4, counts, 2, mechanism.law.noise.row)
+    for counts in ({}, {0: 1}, {0: 2}, {0: 3}, {0: 2, 3: 1}, {1: 3, 2: 6}):
+        if len(counts) > keep:
+            continue
+        law = dense_law(4, counts, keep, mechanism.law.noise.row)
         wrong = sum(
             chance
             for release, chance in law.items()

@@ -244,7 +244,7 @@ def test_order_statistics(draws: int, count: int, cell: str, use: Use, monkeypat
 
     Algorithm 6.7 as it is printed, a binomial number for every value, has that law too [BV19, Prop. 6.6].
     """
-    model = ClampedGeometric("2", bound=2)
+    model = ClampedGeometric("2" if cell == "1" else "1/2", bound=2)
     current: list[Choices] = []
 
     def binomial(trials: int, chance: Fraction, bits: BitSource) -> int:
