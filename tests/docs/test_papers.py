@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,50 @@ def test_modules_and_tests_of_the_map_exist() -> None:
                 assert (ROOT / test).exists(), f"{place}: {test}"
             assert "dptally." in modules or modules.startswith(("none: ", "see there", "none in the package: ")), place
             assert "tests/" in tests or tests == "see there", place
+
+
+@cache
+def calls_the_package(file: Path) -> bool:
+    """Whether a module of tests calls something that it imports from dptally."""
+    tree = ast.parse(file.read_text())
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dptally":
+            imported |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = (alias.asname or alias.name.split(".")[0] for alias in node.names)
+            imported |= {
+                name for name, alias in zip(names, node.names, strict=True) if alias.name.startswith("dptally")
+            }
+    called = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            while isinstance(function, ast.Attribute | ast.Call):
+                function = function.value if isinstance(function, ast.Attribute) else function.func
+            if isinstance(function, ast.Name):
+                called.add(function.id)
+    return bool(imported & called)
+
+
+def test_named_tests_call_the_package() -> None:
+    """A test that never calls the package says nothing about it; one that reads its source does so in its own way."""
+    reading = {"tests/packaging/test_surface.py"}
+    for key, rows in MAP.items():
+        for statement, _, _, tests, _ in rows:
+            for test in set(re.findall(r"`(tests/[\w/.]+)`", tests)) - reading:
+                assert calls_the_package(ROOT / test), f"{key} {statement}: {test} never calls dptally"
+
+
+def test_a_test_of_its_own_code_would_be_noticed(tmp_path: Path) -> None:
+    """Imports alone are no calls, and calls of something else are none of the package."""
+    for text, calls in {
+        "import numpy\nnumpy.arange(3)": False,
+        "from dptally.errors import InvalidParameter\nprint(3)": False,
+        "from dptally.exact import exp_bounds as bounds\nbounds(3, 5)[0]": True,
+        "import dptally\ndptally.publish({}).table()": True,
+        "from tests.exact import reference\nreference.growth(3)": False,
+    }.items():
+        file = tmp_path / f"{len(text)}.py"
+        file.write_text(text)
+        assert calls_the_package(file) is calls, text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from itertools import permutations, product
-from math import comb, factorial
+from itertools import product
+from math import comb
 
 Histogram = frozenset[tuple[int, int]]
 Row = Callable[[int], Mapping[int, Fraction]]
@@ -61,37 +61,3 @@ def chained_order_statistics_law(
 
     go_on(max(row), (), Fraction(1))
     return {outcome: chance for outcome, chance in law.items() if chance}
-
-
-def label_sequences(free: Sequence[int], count: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """Uniformly random sequences of distinct labels: what Algorithm A.3 must return."""
-    chance = Fraction(factorial(len(free) - count), factorial(len(free)))
-    return ((labels, chance) for labels in permutations(free, count))
-
-
-def sorted_labels(free: Sequence[int], count: int) -> Iterator[tuple[tuple[int, ...], Fraction]]:
-    """What Algorithm A.3 returns as printed, a set, read out in increasing order."""
-    return ((tuple(sorted(labels)), chance) for labels, chance in label_sequences(free, count))
-
-
-def lazy_law(
-    size: int,
-    counts: Mapping[int, int],
-    keep: int,
-    row: Row,
-    labelled: Callable[[Sequence[int], int], Iterator[tuple[tuple[int, ...], Fraction]]] = label_sequences,
-) -> dict[Histogram, Fraction]:
-    """KH' [BV19, Alg. 6.4] with a cap: noise for keys in the data, order statistics and labels for the others."""
-    free = [key for key in range(size) if key not in counts]
-    count = min(keep + 1, len(free))
-    others = chained_order_statistics_law(row(0), len(free), keep + 1)
-    law: dict[Histogram, Fraction] = defaultdict(Fraction)
-    for own in product(*(row(count_of).items() for count_of in counts.values())):
-        chance = Fraction(1)
-        for _, mass in own:
-            chance *= mass
-        noisy = dict(zip(counts, (value for value, _ in own), strict=True))
-        for values, mass in others.items():
-            for labels, share in labelled(free, count):
-                law[keep_heavy(noisy | dict(zip(labels, values, strict=True)), keep)] += chance * mass * share
-    return dict(law)

@@ -1,4 +1,4 @@
-"""From nearly private to purely private: mix with a distribution that gives every outcome a chance.
+"""From nearly private to purely private, on rows of fractions: what the package does with coins, to compare with.
 
 [BV19, Algorithm 3.1]: with probability 1 - w release what a law M' draws, otherwise an outcome from a fixed
 distribution D. If M' is close to a purely private law, or merely has no ratio that D cannot cover, the mixture is
