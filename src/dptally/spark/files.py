@@ -21,6 +21,7 @@ from dptally.sources.files import open_files as open_scan
 from dptally.sources.rows import check_request
 from dptally.spark.errors import marked
 from dptally.spark.session import local_session
+from dptally.spark.workers import map_in_arrow
 
 __all__ = ["open_files"]
 
@@ -74,7 +75,7 @@ def open_files(
     tasks = min(len(files), 4 * spark.sparkContext.defaultParallelism)
     listed = spark.createDataFrame([(name,) for name in files], "path string").repartition(tasks)
     columns = [f"c{i} {'long' if name == count else 'string'}" for i, name in enumerate(wanted)]
-    return listed.mapInArrow(reader, ", ".join(columns)).toDF(*wanted)
+    return map_in_arrow(listed, reader, ", ".join(columns)).toDF(*wanted)
 
 
 class _ReadFiles:
