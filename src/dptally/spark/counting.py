@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.drawing import BoundUnits, DrawKeys, Halves
+from dptally.spark.workers import map_in_arrow
 
 if TYPE_CHECKING:
     from dptally.mechanisms.independent_keys import IndependentKeys
@@ -27,7 +28,8 @@ def bounded(rows: SparkRows, max_keys_per_unit: int, secret: Halves) -> Any:
     keys = _names(rows)
     together = rows.frame.repartition("u").select(functions.xxhash64("u").alias("h"), "u", *keys)
     schema = StructType([field for field in rows.frame.schema.fields if field.name in keys])
-    return together.sortWithinPartitions("h", "u", *keys).mapInArrow(BoundUnits(max_keys_per_unit, secret), schema)
+    in_order = together.sortWithinPartitions("h", "u", *keys)
+    return map_in_arrow(in_order, BoundUnits(max_keys_per_unit, secret), schema)
 
 
 def counted(rows: SparkRows, frame: Any) -> Any:
@@ -54,7 +56,7 @@ def drawn(rows: SparkRows, frame: Any, mechanism: IndependentKeys, secret: Halve
     law = mechanism.law
     draw = DrawKeys(json.dumps(law.facts()), law.certify().table_sha256, secret, rows.count, sampled=sampled)
     fields = [field for field in frame.schema.fields if field.name != "n"]
-    return frame.mapInArrow(draw, StructType([*fields, StructField("value", LongType(), nullable=False)]))
+    return map_in_arrow(frame, draw, StructType([*fields, StructField("value", LongType(), nullable=False)]))
 
 
 def _names(rows: SparkRows) -> list[str]:

@@ -37,8 +37,11 @@ def explain(error: BaseException, *, stopped: bool) -> DptallyError:
         )
     if stopped:
         return InvalidSource("the Spark session was stopped before the release was complete; nothing was released.")
-    if "ModuleNotFoundError" in text and "dptally" in text:
-        return InvalidSource("the executors cannot import dptally; install it where Spark's Python workers run.")
+    if "ModuleNotFoundError" in text or "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
+        return InvalidSource(
+            "Spark's Python workers cannot run dptally: set PYSPARK_PYTHON, before the session starts, to a Python of "
+            "this version in which dptally[spark] is installed, or unset it where Spark runs on this machine."
+        )
     return InvalidSource(
         "Spark could not finish; its own logs say why (they may quote data, so nothing is repeated here). "
         "Nothing was released."

@@ -22,6 +22,7 @@ from dptally.sources.scan import Scan
 from dptally.sources.stated_types import read_types
 from dptally.spark.errors import marked
 from dptally.spark.session import local_session
+from dptally.spark.workers import map_in_arrow
 
 __all__ = ["open_files"]
 
@@ -92,7 +93,7 @@ def open_files(
         return plain.select(*(plain[f"c{position}"] for position in positions)).toDF(*wanted)
     tasks = min(len(files), 4 * spark.sparkContext.defaultParallelism)
     listed = spark.createDataFrame([(name,) for name in files], "path string").repartition(tasks)
-    return listed.mapInArrow(reader, columns).toDF(*wanted)
+    return map_in_arrow(listed, reader, columns).toDF(*wanted)
 
 
 class _ReadFiles:

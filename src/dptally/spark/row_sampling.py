@@ -44,6 +44,7 @@ from dptally.observation_models.sampling_schemes import Ppswor
 from dptally.randomness.thinning import RATE_BITS
 from dptally.spark.drawing import Halves, certified_law
 from dptally.spark.errors import marked
+from dptally.spark.workers import map_in_arrow
 from dptally.summaries.inclusion import RowHits
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def sampled(rows: SparkRows, mechanism: IndependentKeys, secret: Halves) -> Any:
     names = [f"k{i}" for i in range(len(rows.key))]
     schema = StructType([rows.frame.schema[name] for name in names])
     keep = KeepRows(json.dumps(law.facts()), law.certify().table_sha256, secret)
-    kept = rows.frame.select(*names).mapInArrow(keep, schema)
+    kept = map_in_arrow(rows.frame.select(*names), keep, schema)
     if isinstance(law, SampleAndThreshold):
         return kept
     hit = kept.distinct().toDF(*(f"s{i}" for i in range(len(names))))

@@ -47,6 +47,7 @@ from dptally.spark.drawing import Halves
 from dptally.spark.errors import marked
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
+from dptally.spark.workers import map_in_arrow
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.sketch_files import ColumnNames
 from dptally.summaries.stream_identities import new_identity
@@ -157,16 +158,16 @@ def _merged(
     with contextlib.ExitStack() as secrets:
         if rows.unit is None:
             plan = _bucketed(_counted(rows), buckets, "k0", ["k0", "n"])
-            plan = plan.mapInArrow(SketchKeys(capacity, kind), _SCHEMA)
+            plan = map_in_arrow(plan, SketchKeys(capacity, kind), _SCHEMA)
         else:
             secret = secrets.enter_context(shared_secret(rows.frame, bits))
             plan = _bucketed(rows.frame, buckets, "u", ["u", "k0"])
-            plan = plan.mapInArrow(SketchUnits(capacity, max_keys_per_unit, kind, secret), _SCHEMA)
+            plan = map_in_arrow(plan, SketchUnits(capacity, max_keys_per_unit, kind, secret), _SCHEMA)
         by_unit = rows.unit is not None
         while buckets > 1:
             buckets = -(-buckets // _TOGETHER)
             together = plan.selectExpr(f"b div {_TOGETHER} as g", "b", "s").repartition(buckets, "g")
-            plan = together.sortWithinPartitions("g", "b").mapInArrow(MergeSketches(by_unit=by_unit), _SCHEMA)
+            plan = map_in_arrow(together.sortWithinPartitions("g", "b"), MergeSketches(by_unit=by_unit), _SCHEMA)
         table = _collected(rows, plan, progress)
     found = [_unpacked(packed, by_unit=by_unit) for packed in table.column("s").to_pylist()]
     if len(found) > 1:
