@@ -84,3 +84,20 @@ def test_the_verifier_multiplies_by_the_distance() -> None:
         certify_rounded_counters(one_step, distance=distance, epsilon=distance * spent)
         with pytest.raises(PrivacyViolation, match="rounded counters exceed epsilon"):
             certify_rounded_counters(one_step, distance=distance, epsilon=distance * spent * Fraction(999, 1000))
+
+
+@pytest.mark.parametrize("universe", [None, "integers:0..999"])
+@pytest.mark.parametrize("elements", [1, 4])
+def test_what_is_told_about_the_shortfall_covers_all_elements(universe: str | None, elements: int) -> None:
+    """One element changes the number that is told by one: the noise of that many steps keeps its share of epsilon.
+
+    The noise that is drawn, with its largest outcome ratio (K + 1) / K for a step, and not one that is computed anew.
+    """
+    sketch = dptally.MisraGriesSketch(10, kind="integer")
+    sketch.update([1, 2, 3])
+    delta = None if universe else "1e-6"
+    release = sketch.publish(1, delta, universe=universe, elements_per_unit=elements)
+    scale, share = release.shortfall.scale, release.guarantee.spent_on_shortfall
+    assert share == Fraction(1, 20)
+    assert Fraction(scale + 1, scale) ** elements <= growth(share)
+    assert Fraction(scale, scale - 1) ** elements > growth(share)

@@ -101,7 +101,7 @@ FAULTS: tuple[Fault, ...] = (
         file="randomness/keyed.py",
         old="return np.ascontiguousarray(self._encrypted(1, self._hashed(1, columns))[::2])",
         new="return np.ascontiguousarray(self._encrypted(0, self._hashed(0, columns))[::2])",
-        tests=("tests/unit/test_keyed_words.py",),
+        tests=("tests/unit/test_keyed_words.py::test_words_tags_and_streams_differ",),
     ),
     Fault(
         name="randomness-both-words-of-a-key-alike",
@@ -159,7 +159,7 @@ FAULTS: tuple[Fault, ...] = (
         file="privacy/gaussian_judge.py",
         old="    if worst > delta:\n",
         new="    if worst > 1:\n",
-        tests=("tests/exact/test_gaussian_histogram.py",),
+        tests=("tests/exact/test_gaussian_histogram.py::test_wrong_tables_are_refused",),
     ),
     # ---- elements of a unit ----
     Fault(
@@ -177,6 +177,30 @@ FAULTS: tuple[Fault, ...] = (
         old='sketches=getattr(sketch, "sketches", 1), **options)',
         new='sketches=getattr(sketch, "sketches", 1), shortfall=options.get("shortfall", "private"))',
         tests=("tests/exact/test_elements_per_unit.py::test_releases_are_drawn_with_noise_for_all_elements",),
+    ),
+    Fault(
+        name="shortfall-told-with-noise-for-one-element",
+        breaks=("contribution bound: what is told about a sketch covers all elements of a unit",),
+        file="mechanisms/sketch_terms.py",
+        old="step = self.spent / self.elements_per_unit",
+        new="step = self.spent",
+        tests=("tests/exact/test_elements_per_unit.py::test_what_is_told_about_the_shortfall_covers_all_elements",),
+    ),
+    Fault(
+        name="total-with-one-sided-noise",
+        breaks=("private total: noise on both sides",),
+        file="mechanisms/private_total.py",
+        old="noise = _geometric(scale, bits) - _geometric(scale, bits)",
+        new="noise = _geometric(scale, bits)",
+        tests=("tests/statistical/test_sampled_draws.py::test_noisy_totals_follow_the_geometric_law",),
+    ),
+    Fault(
+        name="total-with-noise-rounded-down",
+        breaks=("private total: the smallest noise that keeps its epsilon",),
+        file="mechanisms/private_total.py",
+        old="return math.ceil(1 / (low - 1))",
+        new="return max(1, math.floor(1 / (low - 1)))",
+        tests=("tests/statistical/test_sampled_draws.py::test_the_noise_scale_is_the_smallest_that_is_private",),
     ),
     Fault(
         name="rounded-counters-accept-any-distance",
