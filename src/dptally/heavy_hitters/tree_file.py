@@ -14,6 +14,7 @@ from typing import Any
 from dptally.errors import InvalidParameter
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
+from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.privacy import Record
 from dptally.releases.release_metadata import intact, read_table, write_table
 
@@ -50,7 +51,9 @@ def load_tree(path: str | Path) -> PrefixTree:
     table, facts = read_table(place, name=_NAME, what="a prefix tree of dptally", version=FORMAT_VERSION)
     with intact(place):
         plan = TriePlan.from_dict(facts["plan"])
-        unit = None if facts["unit"] is None else str(facts["unit"])
+        unit, private = facts["unit"], facts["private"]
+        if not (unit is None or isinstance(unit, str)) or not isinstance(private, bool):
+            raise ValueError("a field of another type")
         columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
         # Nodes without bounds were added up from the others.
         nodes = [
@@ -59,7 +62,9 @@ def load_tree(path: str | Path) -> PrefixTree:
             if lower is not None
         ]
         _check(plan, nodes)
-        promise = plan.guarantee(unit=unit, private=facts["private"] is True)
+        promise = plan.guarantee(unit=unit, private=private)
+        if facts["neighbours"] != promise.neighbours:
+            raise ValueError("another guarantee")
         return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
 
 
@@ -68,6 +73,8 @@ def _check(plan: TriePlan, nodes: list[Node]) -> None:
     known = {node.name for node in nodes if node.name}
     if len(known) != len(nodes):
         raise InvalidParameter("nodes must have different names.")
+    if sum(node.value for node in nodes) > LARGEST_FREQUENCY:
+        raise InvalidParameter("there are more votes than there can be.")
     for node in nodes:
         if not 1 <= node.level <= len(plan.lengths) or node.value < plan.law.threshold:
             raise InvalidParameter("a node is not of the tree.")

@@ -44,6 +44,7 @@ _BATCH, _BATCH_BYTES = 1 << 14, 1 << 24
 _COLUMNS = 1000
 _METADATA = 1 << 24  # bytes of one text in the metadata
 _LARGEST_COUNT = 1 << 62
+_NEIGHBOURS = "add or remove one unit"
 _LONGEST_FIXED = 256  # bytes of a value of fixed length: decimals and UUIDs have 16
 
 
@@ -84,14 +85,20 @@ def check_guarantee(found: Guarantee) -> Guarantee:
     Raises:
         ValueError: if a number in it is out of range.
     """
-    capacity = 1 if found.sketch_capacity is None else found.sketch_capacity
+    sketch = found.sketch_capacity is not None
+    counts = (found.sketches, found.elements_per_unit, found.sketch_capacity or 0 if sketch else 1)
     parts = (found.spent_on_size, found.spent_on_shortfall)
     if not (
         0 < found.epsilon <= MAX_EPSILON
         and 0 <= found.delta < 1
-        and all(0 <= part < found.epsilon for part in parts)
-        and 0 <= found.max_keys_per_unit <= _LARGEST_COUNT
-        and all(1 <= count <= _LARGEST_COUNT for count in (found.sketches, found.elements_per_unit, capacity))
+        and all(part >= 0 for part in parts)
+        and sum(parts) < found.epsilon
+        # Only a sketch may count every key of a unit, and only with a unit are there several.
+        and (0 if sketch else 1) <= found.max_keys_per_unit <= _LARGEST_COUNT
+        and (found.unit is not None or found.max_keys_per_unit == 1)
+        and all(1 <= count <= _LARGEST_COUNT for count in counts)
+        and (found.most_distinct_keys is None or 1 <= found.most_distinct_keys <= _LARGEST_COUNT)
+        and found.neighbours == _NEIGHBOURS
     ):
         raise ValueError("no such guarantee")
     return found
