@@ -38,8 +38,8 @@ def add_commands(commands: Commands) -> None:
         summary="add up releases of several streams",
         details=(
             "Add up what several owners have published, each a stream of their own, when nobody may see more of a\n"
-            "stream than its release. The keys with the largest sums are printed: a table on a terminal, CSV into a\n"
-            "pipe. What is promised about all releases together, and how much of a key may be hidden, goes to\n"
+            "stream than its release. Each release is verified first. The keys with the largest sums are printed: a\n"
+            "table on a terminal, CSV into a pipe. What is promised about all releases together, and how much of a key may be hidden, goes to\n"
             "standard error. With -o all keys are written: .csv, .json or .parquet. Noise and thresholds add up;\n"
             "where one place may see all sketches, dptally sketch merge --sum leads to less of both.\n"
             "\n"
@@ -73,6 +73,7 @@ def _combine(arguments: argparse.Namespace) -> None:
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
     output = _checked_output(arguments)
     combined = combine([load_table(path) for path in arguments.release], units=arguments.units)
+    combined.verify()
     top = combined.top(arguments.n, confidence=confidence)
     table = combined.table(confidence=confidence)
     hidden = _hidden_in_words(combined, confidence)

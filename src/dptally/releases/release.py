@@ -311,7 +311,7 @@ class Release:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
         try:
             check_rows(self._rows, law)
-            check_against_table(self._rows, law)
+            check_against_table(self._rows, law, self.shortfall)
         except ValueError as error:
             raise PrivacyViolation(f"the release holds rows that its law cannot have given: {error}.") from None
         return found

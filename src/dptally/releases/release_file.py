@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.estimates.shortfall import Shortfall
-from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.observation_models.reading import read_law
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.releases.release_metadata import (
@@ -32,6 +31,7 @@ __all__ = ["FORMAT_VERSION", "load_release", "metadata", "save"]
 
 FORMAT_VERSION = 1
 _NAME = "dptally"
+_LARGEST_SHORTFALL, _LARGEST_SCALE = 1 << 61, 1 << 40  # added to a value, it stays a number of 64 bits
 
 
 def metadata(release: Release) -> dict[str, Any]:
@@ -85,6 +85,6 @@ def _read_shortfall(facts: dict[str, Any] | None) -> Shortfall | None:
     if facts is None:
         return None
     found = Shortfall(int(facts["reported"]), int(facts["scale"]), int(facts["parts"]))
-    if not (0 <= found.reported <= LARGEST_FREQUENCY >= found.scale >= 0 and 1 <= found.parts <= LARGEST_FREQUENCY):
+    if not (0 <= found.reported <= _LARGEST_SHORTFALL and 0 <= found.scale <= _LARGEST_SCALE and found.parts >= 1):
         raise ValueError("not a shortfall")
     return found

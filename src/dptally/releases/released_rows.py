@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.estimates.frequencies import estimate_frequencies
 from dptally.integer_columns import integers
 from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.observation_models.clamped_noise import ClampedNoise
@@ -16,6 +18,7 @@ from dptally.universes import read_universe
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dptally.estimates.shortfall import Shortfall
     from dptally.observation_models.reading import ReleasedLaw
 
 __all__ = ["LARGEST_VALUE", "check_against_table", "check_rows"]
@@ -40,6 +43,8 @@ def check_rows(rows: pa.Table, law: ReleasedLaw) -> None:
         raise ValueError("key columns must have different names")
     smallest = 0 if isinstance(law, ClampedNoise) else 1
     largest = law.bound if isinstance(law, ClampedNoise | HeaviestNoise) else LARGEST_VALUE
+    if isinstance(law, SampleAndThreshold):
+        largest = math.floor(law.rate * LARGEST_VALUE) + (1 << 36)  # more than chance adds to the largest count
     if rows.num_rows:
         found = pc.min_max(rows.column("value")).as_py()
         if found["min"] is None or found["min"] < smallest or found["max"] > largest:
@@ -52,12 +57,18 @@ def check_rows(rows: pa.Table, law: ReleasedLaw) -> None:
         raise ValueError("there are more keys than are kept")
 
 
-def check_against_table(rows: pa.Table, law: ReleasedLaw) -> None:
+def check_against_table(rows: pa.Table, law: ReleasedLaw, shortfall: Shortfall | None) -> None:
     """Check what needs the law's table, or its universe.
 
     Raises:
-        ValueError: if a value is below the threshold, or a key outside of the universe.
+        ValueError: if a value is below the threshold or too large to be inverted, or a key outside of the universe.
     """
+    if rows.num_rows:
+        largest = integers(rows.column("value")).max(keepdims=True)
+        try:
+            estimate_frequencies(law, largest, 0.95, shortfall)
+        except (DptallyError, ArithmeticError):
+            raise ValueError("a value is too large") from None
     if isinstance(law, ThresholdedNoise | SampleAndThreshold) and law.values and rows.num_rows:
         lowest = int(integers(rows.column("value")).min())
         if lowest < law.threshold:
