@@ -38,10 +38,11 @@ def add_commands(commands: Commands) -> None:
         summary="add up releases of several streams",
         details=(
             "Add up what several owners have published, each a stream of their own, when nobody may see more of a\n"
-            "stream than its release. Each release is verified first. The keys with the largest sums are printed: a\n"
-            "table on a terminal, CSV into a pipe. What is promised about all releases together, and how much of a key may be hidden, goes to\n"
-            "standard error. With -o all keys are written: .csv, .json or .parquet. Noise and thresholds add up;\n"
-            "where one place may see all sketches, dptally sketch merge --sum leads to less of both.\n"
+            "stream than its release. Each release is verified first. The keys with the largest sums are printed:\n"
+            "a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of\n"
+            "a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.\n"
+            "Noise and thresholds add up; where one place may see all sketches, dptally sketch merge --sum leads to\n"
+            "less of both.\n"
             "\n"
             "--units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,\n"
             "and what holds for one release holds for all together. shared: a unit may be in all of them, and\n"

@@ -11,7 +11,7 @@ else: this module shares no code with the builders of laws, with the mechanisms,
 | mechanism | law | how often a unit is counted |
 | --- | --- | --- |
 | weighted_sample, sanitized_sample, stability, sample_and_threshold | of one key | `max_keys_per_unit` copies |
-| gaussian | of all keys of a unit | at most as many keys as the table was verified for |
+| gaussian | of all keys of a unit | as many keys as the table was verified for |
 | dense, sparse, strict_sparse | of one key, pure | `max_keys_per_unit` copies |
 | misra_gries | SharedNoise, SummedNoise: of a sketch | one element, or `elements_per_unit` |
 | misra_gries | GaussianHistogram, WeightedSample: of a counter | all `sketch_capacity` counters |
@@ -121,7 +121,7 @@ def verify_table(
     _require(mixed == (stated.mechanism == "strict_sparse"), "the mechanism does not draw from this law")
     rest, found = stated.epsilon - stated.spent_on_size, law.certify()
     if facts["name"] == "GaussianHistogram":
-        return _for_the_unit(found, rest, stated, found.copies >= stated.max_keys_per_unit)
+        return _for_the_unit(found, rest, stated, found.copies == stated.max_keys_per_unit)
     return _copies(found, stated.max_keys_per_unit, rest, stated)
 
 
@@ -167,7 +167,7 @@ def _verify_sketch(stated: Guarantee, law: Any, facts: Mapping[str, Any], rows: 
         _require(facts["keep"] == capacity * stated.sketches, "as many keys are kept as sketches have counters")
         return certify_rounded_counters(found, distance=elements * distance, epsilon=rest)
     if name == "GaussianHistogram":
-        return _for_the_unit(found, rest, stated, found.copies >= capacity)
+        return _for_the_unit(found, rest, stated, found.copies == capacity)
     return _copies(found, capacity, rest, stated)
 
 
