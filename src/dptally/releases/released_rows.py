@@ -63,16 +63,16 @@ def check_against_table(rows: pa.Table, law: ReleasedLaw, shortfall: Shortfall |
     Raises:
         ValueError: if a value is below the threshold or too large to be inverted, or a key outside of the universe.
     """
+    if isinstance(law, ThresholdedNoise | SampleAndThreshold) and law.values and rows.num_rows:
+        lowest = int(integers(rows.column("value")).min())
+        if lowest < law.threshold:
+            raise ValueError("a value is below the threshold")
     if rows.num_rows:
         largest = integers(rows.column("value")).max(keepdims=True)
         try:
             estimate_frequencies(law, largest, 0.95, shortfall)
         except (DptallyError, ArithmeticError):
             raise ValueError("a value is too large") from None
-    if isinstance(law, ThresholdedNoise | SampleAndThreshold) and law.values and rows.num_rows:
-        lowest = int(integers(rows.column("value")).min())
-        if lowest < law.threshold:
-            raise ValueError("a value is below the threshold")
     if isinstance(law, HeaviestNoise):
         try:
             universe = read_universe(law.universe)
