@@ -2,12 +2,12 @@
 
 The public names, loaded when first used so that importing the package stays cheap:
 
-- `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads one back;
+- `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads a release of any kind back;
 - `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
 - `MisraGriesSketch(capacity)` and `UserMisraGriesSketch(capacity, max_keys_per_unit)` hold streams in bounded memory;
   `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
 - `publish_quantiles(source, value=, low=, high=, epsilon=, ...)` makes a `RangeRelease`, which answers quantiles and
-  ranges; `load_ranges(path)` reads one back; `find_quantile` searches one quantile;
+  ranges; `load_ranges(path)` reads one back and nothing else; `find_quantile` searches one quantile;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from dptally.planning import Plan, plan
     from dptally.privacy import Certificate, Guarantee
     from dptally.ranges.publishing import find_quantile, publish_quantiles
+    from dptally.releases.any_release import load
     from dptally.releases.combined_releases import CombinedReleases, combine
     from dptally.releases.compact_release import CompactRelease
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.range_release_file import load_ranges
     from dptally.releases.release import Release
-    from dptally.releases.release_file import load
     from dptally.summaries.misra_gries import MisraGriesSketch
     from dptally.summaries.summed_sketches import load_sketch, sum_sketches
     from dptally.summaries.user_misra_gries import UserMisraGriesSketch
@@ -109,7 +109,7 @@ _HOMES = {
     "combine": "dptally.releases.combined_releases",
     "load_sketch": "dptally.summaries.summed_sketches",
     "find_quantile": "dptally.ranges.publishing",
-    "load": "dptally.releases.release_file",
+    "load": "dptally.releases.any_release",
     "load_ranges": "dptally.releases.range_release_file",
     "plan": "dptally.planning",
     "publish": "dptally.pipeline",

@@ -364,6 +364,6 @@ def test_the_release_judges_the_same_law() -> None:
     """`verify` finds what the mechanism was given before it drew."""
     mechanism = CompactHistogram("0.5", universe=IntegerRange(1000), capacity=2, max_keys_per_unit=3)
     assert mechanism.certificate.changes == 6
-    release = mechanism.build({5: 1}, SeededBits(1))
+    release = mechanism.build({5: 1}, SeededBits(1), unit="user")
     assert isinstance(release, CompactRelease)
     assert release.verify() == release.certificate == mechanism.certificate

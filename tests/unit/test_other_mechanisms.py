@@ -96,5 +96,5 @@ def test_gaussian_noise_for_fewer_keys_than_promised_does_not_verify() -> None:
     """The judge's number of keys must be that of the promise."""
     release = dptally.publish(ROWS, key="word", unit="user", epsilon=1, delta="1e-6", mechanism="gaussian")
     release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), "max_keys_per_unit": 2})
-    with pytest.raises(PrivacyViolation, match="promises more"):
+    with pytest.raises(PrivacyViolation, match="states more than the law gives"):
         release.verify()

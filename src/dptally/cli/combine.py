@@ -40,10 +40,11 @@ def add_commands(commands: Commands) -> None:
         summary="add up releases of several streams",
         details=(
             "Add up what several owners have published, each a stream of their own, when nobody may see more of a\n"
-            "stream than its release. The keys with the largest sums are printed: a table on a terminal, CSV into a\n"
-            "pipe. What is promised about all releases together, and how much of a key may be hidden, goes to\n"
-            "standard error. With -o all keys are written: .csv, .json or .parquet. Noise and thresholds add up;\n"
-            "where one place may see all sketches, dptally sketch merge --sum leads to less of both.\n"
+            "stream than its release. Each release is verified first. The keys with the largest sums are printed:\n"
+            "a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of\n"
+            "a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.\n"
+            "Noise and thresholds add up; where one place may see all sketches, dptally sketch merge --sum leads to\n"
+            "less of both.\n"
             "\n"
             "--units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,\n"
             "and what holds for one release holds for all together. shared: a unit may be in all of them, and\n"
@@ -75,6 +76,7 @@ def _combine(arguments: argparse.Namespace) -> None:
     confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
     output = _checked_output(arguments)
     combined = combine([load_table(path) for path in arguments.release], units=arguments.units)
+    combined.verify()
     top = combined.top(arguments.n, confidence=confidence)
     table = combined.table(confidence=confidence)
     hidden = _hidden_in_words(combined, confidence)

@@ -69,10 +69,10 @@ def _explore(arguments: argparse.Namespace) -> None:
 def _table(path: str) -> Release:
     """Read a release that has a table."""
     from dptally.errors import InvalidParameter
-    from dptally.releases.any_release import load_any
+    from dptally.releases.any_release import load
     from dptally.releases.release import Release
 
-    found = load_any(path)
+    found = load(path)
     if not isinstance(found, Release):
         raise InvalidParameter(f"{path} lists no keys, which explore needs; dptally report makes a page of it.")
     return found

@@ -331,12 +331,9 @@ def _deliver(arguments: argparse.Namespace) -> None:
         elif not arguments.quiet:
             say(f"The result is in {output}.", style="bold")
         return
-    from dptally.releases.release import Release
-    from dptally.releases.release_file import load
+    from dptally.releases.release_file import load_release
 
-    release = load(output)
-    if not isinstance(release, Release):
-        raise DptallyError("the run ended with a result of another kind.")
+    release = load_release(output)
     if arguments.json:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:

@@ -158,10 +158,10 @@ def _load_keys(path: str) -> Release | CompactRelease:
 
     from dptally.errors import InvalidParameter
     from dptally.heavy_hitters.tree import PrefixTree
-    from dptally.releases.any_release import load_any
+    from dptally.releases.any_release import load
     from dptally.releases.range_release import RangeRelease
 
-    found, file = load_any(path), shlex.quote(path)
+    found, file = load(path), shlex.quote(path)
     if isinstance(found, RangeRelease):
         raise InvalidParameter(
             f"{path} is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from {file}."
@@ -178,13 +178,13 @@ def _confidence(arguments: argparse.Namespace) -> str:
 def _show(arguments: argparse.Namespace) -> None:
     from dptally.errors import InvalidParameter
     from dptally.heavy_hitters.tree import PrefixTree
-    from dptally.releases.any_release import load_any
+    from dptally.releases.any_release import load
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
-    release = load_any(arguments.release)
+    release = load(arguments.release)
     if isinstance(release, Release):
         _show_table(arguments, release)
     elif isinstance(release, RangeRelease):
@@ -373,9 +373,9 @@ def _sum(arguments: argparse.Namespace) -> None:
 
 def _verify(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
-    from dptally.releases.any_release import load_any
+    from dptally.releases.any_release import load
 
-    release = load_any(arguments.release)
+    release = load(arguments.release)
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:

@@ -51,14 +51,14 @@ def add_commands(commands: Commands) -> None:
 
 def _report(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
-    from dptally.releases.any_release import load_any
+    from dptally.releases.any_release import load
     from dptally.report.page import put_together
     from dptally.report.writing import CHART_FORMATS, check_page, make_report, save_page, write_charts
 
     place = Path(arguments.output)
     check_page(place, overwrite=arguments.overwrite)
     found = make_report(
-        load_any(arguments.release),
+        load(arguments.release),
         title=arguments.title,
         n=arguments.n,
         confidence="0.95" if arguments.confidence is None else arguments.confidence,

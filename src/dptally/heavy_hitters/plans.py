@@ -12,12 +12,13 @@ from typing import Any
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.heavy_hitters.domains import LARGEST_LENGTH, Domain, as_domain
-from dptally.observation_models.round_parameters import Composition, RoundLaw, certify_round_law, choose_round_law
+from dptally.observation_models.round_parameters import COMPOSITIONS, Composition, RoundLaw, choose_round_law
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_parameters import LARGEST_THRESHOLD
 from dptally.privacy.accounting.spending import Spending, law_part
 from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.guarantee_verifier import verify_rounds
 from dptally.privacy.rounds_judge import LARGEST_ROUNDS
 from dptally.releases.release_metadata import facts_of, read_certificate
 from dptally.releases.stored_facts import DAMAGE, read_fraction
@@ -88,18 +89,18 @@ class TriePlan:
         law = self.law
         if law.rounds != self.rounds:
             raise PrivacyViolation("the plan has another number of rounds than its law was judged for.")
-        found = certify_round_law(
+        found = verify_rounds(
             law.rate,
             law.threshold,
-            law.rounds,
-            law.composition,
-            law.round_epsilon,
+            rounds=law.rounds,
+            composition=law.composition,
+            round_epsilon=law.round_epsilon,
             epsilon=self.epsilon,
             delta=self.delta,
         )
-        if found != law:
+        if found != law.certificate:
             raise PrivacyViolation("the certificate of the plan is not the one of its rate and threshold.")
-        return found.certificate
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON, fractions as text."""
@@ -136,6 +137,8 @@ class TriePlan:
                 round_epsilon=read_fraction(facts["round_epsilon"]),
                 certificate=read_certificate(facts["certificate"]),
             )
+            if law.composition not in COMPOSITIONS or not isinstance(facts["single_round"], bool):
+                raise ValueError("another plan")
             # Refuses a rate or threshold out of range.
             SampleAndThreshold(epsilon, delta, rate=law.rate, threshold=law.threshold)
         except DAMAGE:

@@ -13,6 +13,7 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import estimate_frequencies, estimate_together
 from dptally.heavy_hitters.domains import ENDED, OPEN, ROOT
 from dptally.labels import key_label
+from dptally.privacy.guarantee_verifier import verify_prefix_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -231,12 +232,14 @@ class PrefixTree:
     # ---- trust ----
 
     def verify(self) -> Certificate:
-        """Judge the law again for all rounds, and compare with the certificate.
+        """Verify the law again for all rounds, and compare certificate and guarantee with what was found.
 
         Raises:
-            PrivacyViolation: if the law does not keep the guarantee.
+            PrivacyViolation: if the law does not keep the guarantee, or the guarantee is not one of such a tree.
         """
-        return self.plan.verify()
+        found = self.plan.verify()
+        verify_prefix_tree(self.guarantee, found)
+        return found
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write one Parquet file that other tools can open; complete or not there at all."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.heavy_hitters.plans import TriePlan
 from dptally.heavy_hitters.tree import Node, PrefixTree
+from dptally.observation_models.base import LARGEST_FREQUENCY
 from dptally.privacy import Record
 from dptally.releases.release_metadata import intact, read_table, write_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["FORMAT_VERSION", "load_tree", "metadata", "save_tree"]
 
@@ -49,18 +53,26 @@ def load_tree(path: str | Path) -> PrefixTree:
     place = Path(path)
     table, facts = read_table(place, name=_NAME, what="a prefix tree of dptally", version=FORMAT_VERSION)
     with intact(place):
-        plan = TriePlan.from_dict(facts["plan"])
-        unit = None if facts["unit"] is None else str(facts["unit"])
-        columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
-        # Nodes without bounds were added up from the others.
-        nodes = [
-            Node(int(level), str(node), int(value))
-            for level, node, value, lower in zip(*columns, strict=True)
-            if lower is not None
-        ]
-        _check(plan, nodes)
-        promise = plan.guarantee(unit=unit, private=facts["private"] is True)
-        return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
+        return _parse(table, facts)
+
+
+def _parse(table: pa.Table, facts: dict[str, Any]) -> PrefixTree:
+    plan = TriePlan.from_dict(facts["plan"])
+    unit, private = facts["unit"], facts["private"]
+    if not (unit is None or isinstance(unit, str)) or not isinstance(private, bool):
+        raise ValueError("a field of another type")
+    columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
+    # Nodes without bounds were added up from the others.
+    nodes = [
+        Node(int(level), str(node), int(value))
+        for level, node, value, lower in zip(*columns, strict=True)
+        if lower is not None
+    ]
+    _check(plan, nodes)
+    promise = plan.guarantee(unit=unit, private=private)
+    if facts["neighbours"] != promise.neighbours:
+        raise ValueError("another guarantee")
+    return PrefixTree(plan, nodes, replace(promise, record=Record.read(facts.get("record"))))
 
 
 def _check(plan: TriePlan, nodes: list[Node]) -> None:
@@ -68,6 +80,8 @@ def _check(plan: TriePlan, nodes: list[Node]) -> None:
     known = {node.name for node in nodes if node.name}
     if len(known) != len(nodes):
         raise InvalidParameter("nodes must have different names.")
+    if sum(node.value for node in nodes) > LARGEST_FREQUENCY:
+        raise InvalidParameter("there are more votes than there can be.")
     for node in nodes:
         if not 1 <= node.level <= len(plan.lengths) or node.value < plan.law.threshold:
             raise InvalidParameter("a node is not of the tree.")

@@ -144,10 +144,6 @@ class GaussianHistogram(ThresholdedNoise):
         reported = self._certified.draw_above(given, self.threshold, bits) * (given > 0)
         return reported if self.values else np.minimum(reported, 1)
 
-    def protects(self, keys: int, capacity: int | None, elements: int) -> bool:
-        """Whether as many counts as one unit may move were judged together: in a sketch, all of them."""
-        return elements == 1 and self.differing >= (keys if capacity is None else capacity)
-
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data."""
         return {

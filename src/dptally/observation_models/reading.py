@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dptally.errors import InvalidParameter
 from dptally.observation_models.bounded_geometric import DyadicGeometric
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.gaussian_histogram import GaussianHistogram
@@ -32,19 +33,25 @@ def read_law(facts: dict[str, Any]) -> ReleasedLaw:
     return _READERS[facts["name"]](facts)
 
 
+def _flag(stored: object) -> bool:
+    if not isinstance(stored, bool):
+        raise InvalidParameter("a parameter that is true or false is neither.")
+    return stored
+
+
 def _weighted_sample(facts: dict[str, Any]) -> WeightedSample:
     return WeightedSample(
         str(facts["epsilon"]),
         str(facts["delta"]),
         None if facts["scheme"] is None else read_scheme(facts["scheme"]),
-        values=facts["values"] is True,
+        values=_flag(facts["values"]),
         sub_tokens=facts["sub_tokens"],
-        centred=facts.get("centred") is True,
+        centred=_flag(facts.get("centred", False)),
     )
 
 
 def _stability(facts: dict[str, Any]) -> Stability:
-    return Stability(str(facts["epsilon"]), str(facts["delta"]), values=facts["values"] is True)
+    return Stability(str(facts["epsilon"]), str(facts["delta"]), values=_flag(facts["values"]))
 
 
 def _shared_noise(facts: dict[str, Any]) -> SharedNoise:
@@ -52,7 +59,7 @@ def _shared_noise(facts: dict[str, Any]) -> SharedNoise:
         str(facts["epsilon"]),
         str(facts["delta"]),
         facts["capacity"],
-        standard=facts["standard"] is True,
+        standard=_flag(facts["standard"]),
         elements=facts["elements"],
     )
 
@@ -63,7 +70,7 @@ def _summed_noise(facts: dict[str, Any]) -> SummedNoise:
 
 def _gaussian_histogram(facts: dict[str, Any]) -> GaussianHistogram:
     return GaussianHistogram(
-        str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=facts["values"] is True
+        str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=_flag(facts["values"])
     )
 
 
@@ -72,6 +79,8 @@ def _dyadic_geometric(facts: dict[str, Any]) -> DyadicGeometric:
 
 
 def _sample_and_threshold(facts: dict[str, Any]) -> SampleAndThreshold:
+    if facts["threshold"] is None:  # which would mean the best one
+        raise InvalidParameter("the threshold is missing.")
     return SampleAndThreshold(
         str(facts["epsilon"]), str(facts["delta"]), rate=str(facts["rate"]), threshold=facts["threshold"]
     )

@@ -80,10 +80,6 @@ class SharedNoise(ThresholdedNoise):
             f"standard={self.standard}, elements={self.elements})"
         )
 
-    def protects(self, keys: int, capacity: int | None, elements: int) -> bool:
-        """Whether the law was made for this sketch, and for units with so many elements."""
-        return keys == 1 and capacity == self.capacity and elements <= self.elements
-
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data."""
         return {

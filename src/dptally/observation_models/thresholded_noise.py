@@ -129,16 +129,6 @@ class ThresholdedNoise:
         """One draw for each count; 0 means not reported."""
         raise NotImplementedError
 
-    def protects(self, keys: int, capacity: int | None, elements: int) -> bool:
-        """Whether a certificate for the unit (`judged_for_unit`) speaks of what is promised.
-
-        Args:
-            keys: how many keys of a unit are counted.
-            capacity: of the sketch that was released; None where counts were exact.
-            elements: how many elements of one unit the stream may hold.
-        """
-        raise NotImplementedError
-
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
         raise NotImplementedError

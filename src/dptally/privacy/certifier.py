@@ -43,6 +43,7 @@ __all__ = [
 TABLE_BITS = 128
 _ENTRY = TABLE_BITS // 8
 _PRECISION = 512
+_MOST_COPIES = 10_000  # beyond, the exact sums take minutes
 
 
 @dataclass(frozen=True)
@@ -370,8 +371,10 @@ def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delt
     touches fewer keys is a special case (the others get the same count in both data sets).
 
     Raises:
-        PrivacyViolation: if D, rounded up, exceeds delta.
+        PrivacyViolation: if D, rounded up, exceeds delta; or for a number of keys that no unit has.
     """
+    if not 1 <= copies <= _MOST_COPIES:
+        raise PrivacyViolation(f"one unit must touch 1 to {_MOST_COPIES} keys.")
     if copies == 1:
         total = one_key.worst_delta
         if one_key.epsilon > epsilon:

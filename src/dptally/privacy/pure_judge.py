@@ -199,8 +199,10 @@ def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction)
     in which every touched key's value is above its count has the product of the largest ratios.
 
     Raises:
-        PrivacyViolation: if that is more than `epsilon`.
+        PrivacyViolation: if that is more than `epsilon`, or there are no copies.
     """
+    if copies < 1:
+        raise PrivacyViolation("one unit must touch at least one key.")
     if copies * one_key.epsilon > epsilon:
         raise PrivacyViolation(
             f"{copies} keys of one unit together exceed epsilon: "
@@ -222,8 +224,10 @@ def certify_rounded_counters(one_step: Certificate, *, distance: Fraction, epsil
     Q_y' <= e^{|y' - y| (rho - 1)} Q_y. Walk from one data set to the other, counter by counter and cell by cell.
 
     Raises:
-        PrivacyViolation: if that is more than `epsilon`.
+        PrivacyViolation: if that is more than `epsilon`, or the distance is not positive.
     """
+    if distance <= 0:
+        raise PrivacyViolation("one unit must move the counters.")
     spent = distance * (one_step.worst_ratio - 1)
     if spent > epsilon:
         raise PrivacyViolation(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dptally.errors import UnreadableRelease
+from dptally.releases.parquet_layout import read_layout
+from dptally.releases.stored_facts import DAMAGE
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
@@ -13,36 +18,62 @@ if TYPE_CHECKING:
 
     AnyRelease = Release | CompactRelease | RangeRelease | PrefixTree
 
-__all__ = ["load_any"]
+__all__ = ["load"]
+
+_COMPACT, _SKETCH, _LEDGER = b"DPTALLYC", b"dptally sketch\0\0", b"SQLite format 3\0"
+_RANGES, _TREE = b"dptally.ranges", b"dptally_tree"
 
 
-def load_any(path: str | Path) -> AnyRelease:
-    """Read a file that dptally wrote, and return what it holds.
+def load(path: str | Path) -> AnyRelease:
+    """Read a release file, and return what it holds.
+
+    Returns:
+        Release: a table of keys; a `CompactRelease`, a `RangeRelease` (ranges and quantiles) or a `PrefixTree` (heavy
+        hitters), if the file is one.
 
     Raises:
         UnreadableRelease: if the file is missing, damaged, not a release, or of a newer version.
     """
-    kind = _kind(Path(path))
-    if kind == b"dptally.ranges":
+    place = Path(path)
+    kind = _kind(place)
+    if kind == _SKETCH:
+        raise UnreadableRelease(
+            f"{place} is a sketch, which is private, and not a release; dptally.load_sketch reads it."
+        )
+    if kind == _LEDGER:
+        raise UnreadableRelease(
+            f"{place} is a SQLite database, such as a ledger, and not a release; dptally.Ledger opens ledgers."
+        )
+    if kind == _COMPACT:
+        from dptally.releases import compact_release_file
+
+        return compact_release_file.load(place)
+    if kind == _RANGES:
         from dptally.releases.range_release_file import load_ranges
 
-        return load_ranges(path)
-    if kind == b"dptally_tree":
+        return load_ranges(place)
+    if kind == _TREE:
         from dptally.heavy_hitters.tree_file import load_tree
 
-        return load_tree(path)
-    from dptally.releases.release_file import load
+        return load_tree(place)
+    from dptally.releases.release_file import load_release
 
-    return load(path)
+    return load_release(place)
 
 
 def _kind(place: Path) -> bytes | None:
-    """The name under which a Parquet file holds metadata of a tree; None for anything else, which `load` judges."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        held = pq.read_schema(place).metadata or {}
-    except (pa.ArrowException, OSError, ValueError):
+    """How a file begins, or the name under which a Parquet file holds its metadata; None for anything else."""
+    if not place.is_file():
         return None
-    return next((name for name in (b"dptally.ranges", b"dptally_tree") if name in held), None)
+    try:
+        with place.open("rb") as file:
+            start = file.read(16)
+            for kind in (_COMPACT, _SKETCH, _LEDGER):
+                if start.startswith(kind):
+                    return kind
+            held = read_layout(file, os.fstat(file.fileno()).st_size).metadata
+    except OSError:
+        raise UnreadableRelease(f"{place} cannot be read.") from None
+    except DAMAGE:
+        return None  # the reader of tables says what is wrong
+    return next((kind for kind in (_RANGES, _TREE) if kind in held), None)

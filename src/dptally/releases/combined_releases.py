@@ -6,21 +6,26 @@ no trust in the aggregator, and costs: noise and threshold of every stream add u
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from dptally.errors import InvalidParameter
+from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
 from dptally.observation_models.clamped_noise import ClampedNoise
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.privacy.guarantee import promise_in_words
+from dptally.releases.release import Release
+from dptally.releases.release_metadata import facts_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.releases.release import Release
+    from dptally.privacy import Certificate
 
 __all__ = ["CombinedReleases", "combine"]
 
@@ -64,6 +69,24 @@ class CombinedReleases:
         several = len(self.releases) > 1
         subject, seen_in = (f"The {len(self.releases)} releases together are", "them") if several else ("It is", "it")
         return f"{subject} {promise_in_words(self.epsilon, self.delta, seen_in=seen_in, change=change)} {rests_on}"
+
+    def verify(self) -> tuple[Certificate, ...]:
+        """Verify each release, and derive again what holds for all of them together.
+
+        That the streams have no unit in common, where that was stated, no file can show.
+
+        Raises:
+            PrivacyViolation: if a release does not verify, is there twice, or more is stated than follows.
+        """
+        found = tuple(release.verify() for release in self.releases)
+        try:
+            _check_different(self.releases)
+        except InvalidParameter as error:
+            raise PrivacyViolation(f"verification failed: {error}") from None
+        epsilon, delta = _together(self.releases, self.units)
+        if self.units not in ("disjoint", "shared") or self.epsilon < epsilon or self.delta < delta:
+            raise PrivacyViolation("verification failed: more is stated than the releases give together.")
+        return found
 
     def hidden(self, *, confidence: object = 0.95) -> int:
         """What a key that no release reports may have in all of them together, at most."""
@@ -137,27 +160,67 @@ def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:
             unit may be in all of them: epsilons and deltas add up.
 
     Raises:
-        InvalidParameter: if they cannot be added up: without values, drawn from a seed, of different key columns, or
-            over different universes, as a release says nothing about keys outside of its own.
+        InvalidParameter: if they cannot be added up: the same release twice, without values, drawn from a seed, of
+            different key columns, or over different universes, as a release says nothing about keys outside of its own.
     """
     if not releases:
         raise InvalidParameter("releases must not be empty.")
     if units not in ("disjoint", "shared"):
         raise InvalidParameter(f"units must be 'disjoint' or 'shared', got {units!r}.")
+    if not all(isinstance(release, Release) for release in releases):
+        raise InvalidParameter("only tables of keys can be added up, and one of the releases is of another kind.")
     if len({(release.key, tuple(release.to_arrow().schema.types)) for release in releases}) > 1:
         raise InvalidParameter("the releases have different key columns, or key columns of different types.")
+    _check_different(releases)
     if not all(release.law.values for release in releases):
         raise InvalidParameter("a release without values cannot be added up.")
     if not all(release.guarantee.private for release in releases):
         raise InvalidParameter("one of the releases was drawn from a seed and is not private.")
     _check_universes(releases)
+    return CombinedReleases(tuple(releases), *_together(releases, units), units)
+
+
+def _together(releases: Sequence[Release], units: Units) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta of all releases for one unit."""
     together = max if units == "disjoint" else sum
-    return CombinedReleases(
-        tuple(releases),
+    return (
         Fraction(together(release.guarantee.epsilon for release in releases)),
         Fraction(together(release.guarantee.delta for release in releases)),
-        units,
     )
+
+
+def _check_different(releases: Sequence[Release]) -> None:
+    """Refuse a release that is there twice: every unit behind it would count twice.
+
+    Two releases that ledgers have are told apart by the identities that they were given. Otherwise they are taken for
+    the same if guarantee, law and rows are the same, however they were stored. Tables without rows are often equal by
+    chance, and add nothing twice: of them only the same object, or the same identity, is refused.
+    """
+    content_hash = cache(lambda place: _content_hash(releases[place - 1]))
+    for (first, one), (second, other) in combinations(enumerate(releases, start=1), 2):
+        records = one.guarantee.record, other.guarantee.record
+        if one is other:
+            same = True
+        elif records[0] is not None and records[1] is not None:
+            same = records[0].release_id == records[1].release_id
+        else:
+            same = len(one) == len(other) > 0 and content_hash(first) == content_hash(second)
+        if same:
+            raise InvalidParameter(
+                f"releases {first} and {second} are the same, and a release is added up once; two that are equal by "
+                "chance can be told apart only if a ledger has them."
+            )
+
+
+def _content_hash(release: Release) -> str:
+    """SHA-256 of guarantee, law and rows: the same for a release that was saved again in another layout."""
+    key = list(release.key)
+    table = release.table().select([*key, "value"]).sort(key)
+    guarantee = facts_of(replace(release.guarantee, record=None))
+    digest = hashlib.sha256(repr((guarantee, release.law.facts(), table.schema)).encode())
+    for row in table.iter_rows():
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _check_universes(releases: Sequence[Release]) -> None:

@@ -16,6 +16,7 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_fraction
 from dptally.exact.field_polynomials import PrimeField
 from dptally.privacy.compact_judge import CompactCertificate, certify_compact
+from dptally.privacy.guarantee_verifier import verify_compact
 
 if TYPE_CHECKING:
     import polars as pl
@@ -160,15 +161,16 @@ class CompactRelease:
         return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
 
     def verify(self) -> CompactCertificate:
-        """Judge the law anew, from the parameters in the release alone.
+        """Verify the law again, and derive the guarantee from the parameters in the release alone.
 
         Returns:
             CompactCertificate: with the exact largest ratio found.
 
         Raises:
-            PrivacyViolation: if it exceeds the epsilon that the release promises.
+            PrivacyViolation: if the guarantee states more than the law gives, or what no compact release has.
         """
-        return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
+        subsample = self.beyond_capacity == "subsample"
+        return verify_compact(self.guarantee, self.law, capacity=self.capacity, subsample=subsample)
 
     def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
         """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""

@@ -22,7 +22,7 @@ from dptally.estimates.range_tree import RangeTree
 from dptally.exact import as_fraction
 from dptally.observation_models import DyadicGeometric, SampleAndThreshold
 from dptally.observation_models.reading import read_law
-from dptally.ranges.tree_laws import certify_tree
+from dptally.privacy.guarantee_verifier import verify_range_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -249,15 +249,14 @@ class RangeRelease:
     # ---- trust ----
 
     def verify(self) -> Certificate:
-        """Rebuild the law's table from the stated parameters, judge it again for all levels, and compare.
+        """Rebuild the law's table from the stated parameters, derive what holds for all levels, and compare.
 
         Raises:
-            PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
+            PrivacyViolation: if the guarantee states more than the rebuilt table gives, or the certificate is not the
+                one of that table.
         """
         law = read_law(self.law.facts())
-        if not isinstance(law, TreeLaw):
-            raise PrivacyViolation("the release names a law that no tree is drawn from.")
-        found = certify_tree(law, self.grid.levels, self.guarantee.epsilon, self.guarantee.delta)
+        found = verify_range_tree(self.guarantee, law, levels=self.grid.levels)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
         if isinstance(law, SampleAndThreshold) and any(

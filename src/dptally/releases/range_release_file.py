@@ -25,6 +25,7 @@ from dptally.releases.release_metadata import (
     read_table,
     write_table,
 )
+from dptally.releases.released_rows import LARGEST_VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +87,8 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
         found = np.zeros(size, dtype=np.int64)
         found[places] = value[level == number]
         values.append(found)
-    if not isinstance(law, DyadicGeometric) and len(value) and value.min() < 1:
+    smallest, largest = (-law.reach, law.bound - law.reach) if isinstance(law, DyadicGeometric) else (1, LARGEST_VALUE)
+    if len(value) and not (smallest <= value.min() and value.max() <= largest):
         raise ValueError("not a reported value")
     guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
     return RangeRelease(grid, str(facts["value"]), values, guarantee, certificate, law)

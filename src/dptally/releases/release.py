@@ -17,11 +17,9 @@ from dptally.estimates.frequencies import as_confidence, estimate_frequencies, e
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.integer_columns import integer_column, integers
 from dptally.key_expressions import read_expression
-from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
-from dptally.privacy.certifier import certify_copies
-from dptally.privacy.pure_judge import certify_pure_copies, certify_rounded_counters
+from dptally.privacy.guarantee_verifier import verify_table
+from dptally.releases.released_rows import check_against_table, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -319,36 +317,24 @@ class Release:
     # ---- trust ----
 
     def verify(self) -> Certificate:
-        """Rebuild the law's table from the stated parameters, judge it again, and compare with the certificate.
+        """Rebuild the law's table from the stated parameters, derive the guarantee from it, and compare.
+
+        Every field of the guarantee is derived from the law and the mechanism, or must have its neutral value; see
+        `dptally.privacy.guarantee_verifier`, which also says what no file can show.
 
         Raises:
-            PrivacyViolation: if the rebuilt table does not keep the guarantee, or is not the one the certificate names.
+            PrivacyViolation: if the guarantee states more than the rebuilt table gives, the certificate is not the one
+                of that table, or the rows cannot have come from it.
         """
-        law, promise = read_law(self.law.facts()), self.guarantee
-        rest = promise.epsilon - promise.spent_on_size - promise.spent_on_shortfall
-        found = law.certify()
-        if found.judge == "pure" and promise.sketch_capacity is not None:
-            capacity = promise.sketch_capacity
-            distance = promise.elements_per_unit * Fraction(max(1, 2 * capacity - 1), capacity + 1)
-            found = certify_rounded_counters(found, distance=distance, epsilon=rest)
-        elif found.judge == "pure":
-            found = certify_pure_copies(found, copies=promise.max_keys_per_unit, epsilon=rest)
-        elif not (isinstance(law, ThresholdedNoise) and law.judged_for_unit):
-            # In a sketch one unit may move every counter.
-            copies = promise.sketch_capacity or promise.max_keys_per_unit
-            found = certify_copies(found, copies=copies, epsilon=rest, delta=promise.delta)
-        elif (
-            found.total_epsilon > rest
-            or found.total_delta > promise.delta
-            or not law.protects(promise.max_keys_per_unit, promise.sketch_capacity, promise.elements_per_unit)
-        ):
-            raise PrivacyViolation("the release promises more than its law keeps.")
+        law = read_law(self.law.facts())
+        found = verify_table(self.guarantee, law, rows=len(self), shortfall=self.shortfall)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
-        if len(self) and self.law.values is False and int(self._values.max()) > 1:
-            raise PrivacyViolation("the release holds values although it states that none were drawn.")
-        if isinstance(law, HeaviestNoise) and (len(self) > law.keep or (self._values > law.bound).any()):
-            raise PrivacyViolation("the release holds more keys, or larger values, than its law allows.")
+        try:
+            check_rows(self._rows, law)
+            check_against_table(self._rows, law, self.shortfall)
+        except ValueError as error:
+            raise PrivacyViolation(f"the release holds rows that its law cannot have given: {error}.") from None
         return found
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:

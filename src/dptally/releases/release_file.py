@@ -11,10 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.errors import UnreadableRelease
 from dptally.estimates.shortfall import Shortfall
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.reading import ReleasedLaw, read_law
+from dptally.observation_models.reading import read_law
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.releases.release_metadata import (
     facts_of,
@@ -24,16 +22,16 @@ from dptally.releases.release_metadata import (
     read_table,
     write_table,
 )
+from dptally.releases.released_rows import check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.releases.compact_release import CompactRelease
-
-__all__ = ["FORMAT_VERSION", "load", "metadata", "save"]
+__all__ = ["FORMAT_VERSION", "load_release", "metadata", "save"]
 
 FORMAT_VERSION = 1
 _NAME = "dptally"
+_LARGEST_SHORTFALL, _LARGEST_SCALE = 1 << 61, 1 << 40  # added to a value, it stays a number of 64 bits
 
 
 def metadata(release: Release) -> dict[str, Any]:
@@ -53,35 +51,16 @@ def save(release: Release, path: Path, *, overwrite: bool) -> None:
     write_table(release.to_arrow(), metadata(release), path, name=_NAME, overwrite=overwrite)
 
 
-def load(path: str | Path) -> Release | CompactRelease:
-    """Read a release file.
-
-    Returns:
-        Release: or a `CompactRelease`, if the file is one.
+def load_release(path: str | Path) -> Release:
+    """Read the file of a table of keys; `dptally.load` reads files of every kind.
 
     Raises:
-        UnreadableRelease: if the file is missing, damaged, not a release, or of a newer version.
+        UnreadableRelease: if the file is missing, damaged, not such a release, or of a newer version.
     """
     place = Path(path)
-    if _starts_like_a_compact_release(place):
-        from dptally.releases import compact_release_file
-
-        return compact_release_file.load(place)
     table, facts = read_table(place, name=_NAME, what="a dptally release", version=FORMAT_VERSION)
     with intact(place):
         return _parse(table, facts)
-
-
-def _starts_like_a_compact_release(place: Path) -> bool:
-    from dptally.releases.compact_release_file import MAGIC
-
-    if not place.is_file():
-        return False
-    try:
-        with place.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        raise UnreadableRelease(f"{place} cannot be read.") from None
 
 
 def _parse(table: pa.Table, facts: dict[str, Any]) -> Release:
@@ -92,24 +71,20 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> Release:
     guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
     shortfall = _read_shortfall(facts.get("shortfall"))
     key = [str(name) for name in facts["key"]]
-    if not key or any(name in RESERVED_COLUMNS for name in key):
+    if key != [name for name in table.column_names if name not in RESERVED_COLUMNS]:
         raise ValueError("not the names of key columns")
     rows = table.select([*key, "value"])
-    values = pc.fill_null(rows.column("value").cast(pa.int64()), 1 if not law.values else 0)
-    if len(rows) and pc.min(values).as_py() < _smallest_value(law):
-        raise ValueError("not a reported value")
-    rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None)
-    return Release(rows.combine_chunks(), guarantee, certificate, law, shortfall)
-
-
-def _smallest_value(law: ReleasedLaw) -> int:
-    return 0 if isinstance(law, ClampedNoise) else 1
+    values = rows.column("value").cast(pa.int64())
+    values = values if law.values else pc.fill_null(values, 1)
+    rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None).combine_chunks()
+    check_rows(rows, law)
+    return Release(rows, guarantee, certificate, law, shortfall)
 
 
 def _read_shortfall(facts: dict[str, Any] | None) -> Shortfall | None:
     if facts is None:
         return None
     found = Shortfall(int(facts["reported"]), int(facts["scale"]), int(facts["parts"]))
-    if found.reported < 0 or found.scale < 0 or found.parts < 1:
+    if not (0 <= found.reported <= _LARGEST_SHORTFALL and 0 <= found.scale <= _LARGEST_SCALE and found.parts >= 1):
         raise ValueError("not a shortfall")
     return found

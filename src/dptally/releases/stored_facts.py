@@ -1,21 +1,22 @@
 """Facts and tables out of files that anybody may have written: bounded in time and memory, whatever the bytes say.
 
 Metadata is JSON, numbers that a guarantee rests on are written ``n`` or ``n/d``. Tables are Parquet, which can say in a
-few bytes that a value repeats a billion times, or that a megabyte of zeros does. So a table is read in batches, texts
-as a dictionary, and refused as soon as it unpacks to more than a small file can reasonably hold. No extension type is
-known that runs code, and nothing is unpickled.
+few bytes that a value repeats a billion times, or that a megabyte of zeros does. So the lengths in a file are checked
+first, then it is read in batches, texts as a dictionary, and refused as soon as it unpacks to more than a small file
+can reasonably hold. No extension type is known that runs code, and nothing is unpickled.
 """
 
 from __future__ import annotations
 
-import glob
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dptally.errors import DptallyError, UnreadableRelease
 from dptally.exact.parameters import MAX_EPSILON
+from dptally.releases.parquet_layout import Layout, read_layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,12 +39,13 @@ DAMAGE: tuple[type[Exception], ...] = (
 """What reading facts may raise when they are not what was written; the reader says so in its own words."""
 
 _ROWS, _ROWS_PER_BYTE = 1 << 20, 16
-_BYTES, _BYTES_PER_BYTE = 1 << 28, 256
-_BATCH = 1 << 14
+_BYTES, _BYTES_PER_BYTE = 1 << 26, 256
+_BATCH, _BATCH_BYTES = 1 << 14, 1 << 24
 _COLUMNS = 1000
+_METADATA = 1 << 24  # bytes of one text in the metadata
 _LARGEST_COUNT = 1 << 62
+_NEIGHBOURS = "add or remove one unit"
 _LONGEST_FIXED = 256  # bytes of a value of fixed length: decimals and UUIDs have 16
-_CODECS = {"UNCOMPRESSED", "SNAPPY", "ZSTD"}  # those that cannot unpack a page from next to nothing
 
 
 def read_json(packed: bytes) -> dict[str, Any]:
@@ -83,14 +85,20 @@ def check_guarantee(found: Guarantee) -> Guarantee:
     Raises:
         ValueError: if a number in it is out of range.
     """
-    capacity = 1 if found.sketch_capacity is None else found.sketch_capacity
+    sketch = found.sketch_capacity is not None
+    counts = (found.sketches, found.elements_per_unit, found.sketch_capacity or 0 if sketch else 1)
     parts = (found.spent_on_size, found.spent_on_shortfall)
     if not (
         0 < found.epsilon <= MAX_EPSILON
         and 0 <= found.delta < 1
-        and all(0 <= part < found.epsilon for part in parts)
-        and 0 <= found.max_keys_per_unit <= _LARGEST_COUNT
-        and all(1 <= count <= _LARGEST_COUNT for count in (found.sketches, found.elements_per_unit, capacity))
+        and all(part >= 0 for part in parts)
+        and sum(parts) < found.epsilon
+        # Only a sketch may count every key of a unit, and only with a unit are there several.
+        and (0 if sketch else 1) <= found.max_keys_per_unit <= _LARGEST_COUNT
+        and (found.unit is not None or found.max_keys_per_unit == 1)
+        and all(1 <= count <= _LARGEST_COUNT for count in counts)
+        and (found.most_distinct_keys is None or 1 <= found.most_distinct_keys <= _LARGEST_COUNT)
+        and found.neighbours == _NEIGHBOURS
     ):
         raise ValueError("no such guarantee")
     return found
@@ -99,7 +107,8 @@ def check_guarantee(found: Guarantee) -> Guarantee:
 def read_table(place: Path) -> pa.Table:
     """A Parquet file as a table, its metadata kept.
 
-    A file of n bytes may hold up to 2^20 + 16 n rows, and unpack to 256 MB + 256 n bytes.
+    A file of n bytes may hold up to 2^20 + 16 n rows, and unpack to 64 MB + 256 n bytes, by what its page headers say
+    (`dptally.releases.parquet_layout`) and by what its rows turn out to be.
 
     Raises:
         UnreadableRelease: if it is missing, damaged, or unpacks to more; or has columns within columns, which no
@@ -110,8 +119,16 @@ def read_table(place: Path) -> pa.Table:
     if not place.is_file():
         raise UnreadableRelease(f"{place} is not a file.")
     try:
-        size = place.stat().st_size
-        found = _read(place, _ROWS + _ROWS_PER_BYTE * size, _BYTES + _BYTES_PER_BYTE * size)
+        with place.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            layout = read_layout(file, size)
+            most_rows, most_bytes = _ROWS + _ROWS_PER_BYTE * size, _BYTES + _BYTES_PER_BYTE * size
+            if layout.rows > most_rows or layout.columns > _COLUMNS or layout.memory > most_bytes:
+                found = None
+            elif max(layout.widths) > _LONGEST_FIXED or max(map(len, layout.metadata.values()), default=0) > _METADATA:
+                raise ValueError("no column, or no metadata, of a release")
+            else:
+                found = _read(file, layout, most_rows, most_bytes)
     except (pa.ArrowException, MemoryError, *DAMAGE):
         raise UnreadableRelease(f"{place} is not a readable Parquet file.") from None
     if found is None:
@@ -119,65 +136,33 @@ def read_table(place: Path) -> pa.Table:
     return found
 
 
-def _read(place: Path, most_rows: int, most_bytes: int) -> pa.Table | None:
+def _read(file: BinaryIO, layout: Layout, most_rows: int, most_bytes: int) -> pa.Table | None:
     """The table; None if it is too large."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not _codecs(place) <= _CODECS:
-        raise ValueError("another compression")
-    with pq.ParquetFile(place) as file:
-        facts = file.metadata
-        if facts.num_rows > most_rows or facts.num_columns > _COLUMNS:
-            return None
-        for number in range(facts.num_columns):
-            column = file.schema.column(number)
-            if column.max_repetition_level or (column.length or 0) > _LONGEST_FIXED:
-                raise ValueError("no column of a release")
-        for group in range(facts.num_row_groups):
-            for number in range(facts.num_columns):
-                if facts.row_group(group).column(number).total_uncompressed_size > most_bytes:
-                    return None
-        schema = file.schema_arrow
+    def opened(texts: list[str] | None = None) -> pq.ParquetFile:
+        file.seek(0)
+        return pq.ParquetFile(file, read_dictionary=texts, thrift_string_size_limit=_METADATA)
+
+    schema = opened().schema_arrow
     if any(pa.types.is_nested(field.type) for field in schema):
         raise ValueError("no column of a release")
     texts = [field.name for field in schema if _is_text(field.type)]
+    rows_at_once = max(1, min(_BATCH, _BATCH_BYTES // sum(max(width, 16) for width in layout.widths)))
     batches, rows, total = [], 0, 0
-    with pq.ParquetFile(place, read_dictionary=texts) as file:
-        for batch in file.iter_batches(batch_size=_BATCH):
-            rows += len(batch)
-            total += sum(_unpacked_size(column) for column in batch.columns)
-            if rows > most_rows or total > most_bytes:
-                return None
-            batches.append(batch)
-        read = file.schema_arrow
-    packed = pa.Table.from_batches(batches, read)
-    return pa.table([_as(column, field.type) for column, field in zip(packed.columns, schema, strict=True)], schema)
+    for batch in opened(texts).iter_batches(batch_size=rows_at_once):
+        rows += len(batch)
+        total += sum(_unpacked_size(column) for column in batch.columns)
+        if rows > most_rows or total > most_bytes:
+            return None
+        # Unpacked at once: every batch has a copy of the whole dictionary, of which its rows may use nothing.
+        columns = [_as(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        batches.append(pa.record_batch(columns, schema=schema))
+    return pa.Table.from_batches(batches, schema)
 
 
-def _codecs(place: Path) -> set[str]:
-    """How the columns of a Parquet file are compressed.
-
-    Asked of DuckDB: Arrow ends the process over a codec that does not exist, where it should raise.
-
-    Raises:
-        ValueError: if the end of the file, which says so, is damaged.
-    """
-    import duckdb
-
-    with duckdb.connect(
-        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    ) as connection:
-        try:
-            found = connection.execute(
-                "SELECT DISTINCT compression FROM parquet_metadata(?)", [glob.escape(str(place.absolute()))]
-            ).fetchall()
-        except duckdb.Error:
-            raise ValueError("no Parquet file") from None
-    return {str(codec) for (codec,) in found}
-
-
-def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column in the type it was written in; views are not made of a dictionary in one step."""
     import pyarrow as pa
 

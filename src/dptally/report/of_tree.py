@@ -50,7 +50,7 @@ def report_of_tree(
         f"{law.threshold:,} votes were kept. A string is found only if all its prefixes are."
     )
     sections.append(Section("chance", "What chance a prefix had to appear", join(paragraph(words), figure(charts[-1]))))
-    program = f"from dptally.releases.any_release import load_any; print(load_any({file_name or 'FILE'!r}).top(20))"
+    program = f"import dptally; print(dptally.load({file_name or 'FILE'!r}).top(20))"
     sections += [
         Section(
             "questions",
