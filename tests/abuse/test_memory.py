@@ -72,13 +72,11 @@ def test_a_long_text_many_times(kind: pa.DataType, tmp_path: Path) -> None:
     assert "unpacks to far more than its size" in said_of("release", path)
 
 
-def test_lists_and_other_compression(tmp_path: Path) -> None:
-    """Columns within columns, and codecs that unpack a page from next to nothing, are no part of a release."""
+def test_columns_within_columns(tmp_path: Path) -> None:
+    """Lists, which repeat a value without a row of its own, are no part of a release."""
     many = pa.ListArray.from_arrays(pa.array([0, 10_000_000], pa.int32()), pa.array(np.ones(10_000_000)))
     lists = write(tmp_path / "a.parquet", {"key": many, "value": pa.array([1])})
-    brotli = write(tmp_path / "b.parquet", {"key": pa.array(["a"]), "value": pa.array([1])}, codec="brotli")
-    for path in (lists, brotli):
-        assert "is not a readable Parquet file" in said_of("release", path)
+    assert "is not a readable Parquet file" in said_of("release", lists)
 
 
 def test_a_footer_that_lies(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.errors import UnreadableRelease
-from dptally.releases.parquet_layout import read_layout
-from dptally.releases.stored_facts import DAMAGE
+from dptally.releases.bounded_tables import read_footer
 
 if TYPE_CHECKING:
     from dptally.heavy_hitters.tree import PrefixTree
@@ -68,12 +66,12 @@ def _kind(place: Path) -> bytes | None:
     try:
         with place.open("rb") as file:
             start = file.read(16)
-            for kind in (_COMPACT, _SKETCH, _LEDGER):
-                if start.startswith(kind):
-                    return kind
-            held = read_layout(file, os.fstat(file.fileno()).st_size).metadata
+        for kind in (_COMPACT, _SKETCH, _LEDGER):
+            if start.startswith(kind):
+                return kind
+        held = read_footer(place).metadata
     except OSError:
         raise UnreadableRelease(f"{place} cannot be read.") from None
-    except DAMAGE:
+    except UnreadableRelease:
         return None  # the reader of tables says what is wrong
     return next((kind for kind in (_RANGES, _TREE) if kind in held), None)

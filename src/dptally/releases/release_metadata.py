@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dptally.errors import UnreadableRelease
 from dptally.privacy import Certificate, Guarantee, Record
+from dptally.releases.bounded_tables import read_table as read_bounded_table
 from dptally.releases.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json
-from dptally.releases.stored_facts import read_table as read_bounded_table
 from dptally.releases.whole_files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
