@@ -135,4 +135,4 @@ def test_laws_that_ask_for_much(name: str, field: str, given: object, tmp_path: 
         facts["law"]["delta"] = f"1/{10**15}"
     path = tmp_path / "r.parquet"
     path.write_bytes(with_metadata(specimen, json.dumps(facts)))
-    assert "refused" in said_of("release", path, room=512 << 20)
+    assert "refused" in said_of("release", path)

@@ -17,6 +17,7 @@ from dptally.estimates.frequencies import as_confidence, estimate_frequencies, e
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.integer_columns import integer_column, integers
 from dptally.key_expressions import read_expression
+from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.privacy.guarantee_verifier import verify_table
 from dptally.releases.released_rows import check_against_table, check_rows
