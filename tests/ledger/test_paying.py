@@ -145,7 +145,7 @@ def test_an_exhausted_budget_is_refused_before_data_is_read(name: str, ledger: L
         def words(self, count: int) -> NDArray[np.uint64]:
             raise AssertionError("random words were read")
 
-    with pytest.raises(BudgetExceeded, match=r"0\.1 and 1e-06 left"):
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0\.1, delta 1e-06 remain"):
         release(Untouchable(), **options, ledger=ledger, randomness=NoBits())
     assert len(ledger.history()) == 1
 

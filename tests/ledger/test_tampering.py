@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -164,7 +165,8 @@ def forge(place: Path, **columns: object) -> None:
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         last = connection.execute("SELECT * FROM history ORDER BY sequence DESC LIMIT 1").fetchone()
         row = Row(**{**dict(zip(COLUMNS, last, strict=False)), "sequence": last[0] + 1, **columns})  # type: ignore[arg-type]
-        digest = row_hash(last[-1], row)
+        key = bytes.fromhex(json.loads(connection.execute("SELECT spending FROM history").fetchone()[0])["key"])
+        digest = row_hash(last[-1], row, key)
         marks = ", ".join("?" * (len(COLUMNS) + 1))
         connection.execute(f"INSERT INTO history VALUES ({marks})", (*(getattr(row, n) for n in COLUMNS), digest))  # noqa: S608
         connection.execute("UPDATE head SET sequence = ?, hash = ?", (row.sequence, digest))

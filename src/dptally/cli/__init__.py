@@ -26,6 +26,7 @@ from dptally.cli.shell_words import in_shell_words
 from dptally.cli.signals import end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable, without_credentials
+from dptally.ledger.paying import spent_by
 
 __all__ = ["main"]
 
@@ -78,6 +79,9 @@ def _report(error: BaseException, number: int | None) -> int:
         sentence = f"{place}{error.strerror}."
     else:
         sentence = f"unexpected error: {type(error).__name__}; run with DPTALLY_DEBUG=1 for details."
+    spent = spent_by(error)
+    if spent is not None:
+        sentence = f"{sentence} {spent}"
     if os.environ.get("DPTALLY_DEBUG") == "1":
         import traceback
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.ledger.paying import paying
+from dptally.ledger.paying import Paid, paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
+from dptally.paid_sources import open_paid
 from dptally.privacy import Guarantee
 from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, SystemBits
@@ -99,7 +100,7 @@ def publish_quantiles(
     grid = make_grid(low, high, resolution=resolution, branching=branching, outside=outside)
     chosen = RangeHistograms(epsilon, delta, levels=grid.levels, mechanism=mechanism, rate=rate)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
+        rows = _open(paid, source, value, unit, count, format, table=table, query=query)
         values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
         guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
         return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
@@ -172,7 +173,7 @@ def find_quantile(
         rounds=rounds,
     )
     with paying(ledger, search.spends, bits, unit=unit) as paid:
-        rows = _open(source, value, unit, count, format, table=table, query=query)
+        rows = _open(paid, source, value, unit, count, format, table=table, query=query)
         below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
         step = search.start()
         while not isinstance(step, QuantileAnswer):
@@ -184,13 +185,18 @@ def find_quantile(
 
 
 def _open(
-    source: Any, value: str | None, unit: str | None, count: str | None, format_name: str | None, **place: Any
+    paid: Paid,
+    source: Any,
+    value: str | None,
+    unit: str | None,
+    count: str | None,
+    format_name: str | None,
+    **place: Any,
 ) -> Rows:
-    from dptally.sources import open_rows
-
-    if value is not None and not isinstance(value, str):
-        raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
-    return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
+    with paid.opening():
+        if value is not None and not isinstance(value, str):
+            raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
+    return open_paid(paid, source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
 
 
 def _count(
