@@ -23,8 +23,10 @@ import secrets
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from dptally.errors import DptallyError, InvalidParameter, UnreadableLedger
 from dptally.ledger.history import COLUMNS, FORMAT_VERSION, READABLE, START, Row, row_hash
@@ -33,7 +35,8 @@ from dptally.ledger.schema import APPLICATION, CREATE, INSERT, LARGEST_FILE, SEL
 
 __all__ = ["Storage"]
 
-_PATIENCE = 60.0  # seconds to wait for other writers
+_PATIENCE, _ONE_WAIT = 60.0, 0.25  # seconds to wait for other processes, in all and inside of SQLite
+_Answer = TypeVar("_Answer")
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names another one, to be deleted with it
 
 
@@ -59,6 +62,7 @@ class Storage:
         self._connection: sqlite3.Connection | None = None
         self._left_behind: list[sqlite3.Connection] = []
         self._appended: Place | None = None
+        self._has_log = False
         self._connect()
 
     # ---- making one ----
@@ -144,7 +148,7 @@ class Storage:
             with self.note.turn(create=create_note) as turn:
                 self._check_place()
                 connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
-                connection.execute("BEGIN IMMEDIATE")
+                _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
                 self._appended = None
                 try:
                     check_schema(connection, self.path)
@@ -152,7 +156,7 @@ class Storage:
                     yield
                     if wait and self._appended is not None and before is not None:
                         self._turn_of(turn).write(before, self._appended, wait=True)
-                    connection.execute("COMMIT")
+                    _patiently(lambda: connection.execute("COMMIT"))
                 except BaseException:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
@@ -168,11 +172,13 @@ class Storage:
             self._check_place()
             connection.execute("BEGIN")
             try:
-                check_schema(connection, self.path)
+                _patiently(lambda: check_schema(connection, self.path))
                 yield
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if self._has_log:
+                    self.disconnect()
 
     def append(self, row: Row, digest: str) -> None:
         """Append a row, inside `writing`."""
@@ -225,13 +231,13 @@ class Storage:
             f"{self._file.as_uri()}?mode={mode}",
             uri=True,
             isolation_level=None,
-            timeout=_PATIENCE,
+            timeout=_ONE_WAIT,
             check_same_thread=False,
         )
         try:
             harden(connection)
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (application,) = _patiently(lambda: connection.execute("PRAGMA application_id").fetchone())
+            (version,) = _patiently(lambda: connection.execute("PRAGMA user_version").fetchone())
             if application != APPLICATION:
                 raise UnreadableLedger(f"{self.path} is not a dptally ledger.")
             if version not in READABLE:
@@ -253,16 +259,17 @@ class Storage:
             self._open("rw").close()  # rolls back what a killed process has left half-written, as any writer would
             connection = self._open("ro")
         connection.execute("PRAGMA query_only = ON")
+        # Of format 1: as long as a connection is open nobody can give up the log.
+        self._has_log = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         return connection
 
     def _give_up_log(self, connection: sqlite3.Connection) -> None:
         try:
             connection.execute("BEGIN")
-            check_schema(connection, self.path)
+            _patiently(lambda: check_schema(connection, self.path))
             connection.execute("ROLLBACK")
-            if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-                connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA journal_mode = TRUNCATE")
+            for mode in ("DELETE", "TRUNCATE"):
+                _patiently(lambda: connection.execute(f"PRAGMA journal_mode = {mode}"))  # noqa: B023
         except BaseException:
             connection.close()
             raise
@@ -311,11 +318,25 @@ def _refuse_super_journal(file: Path, path: Path) -> None:
         raise InvalidParameter(f"{journal} cannot be read: {error.strerror}.") from None
     try:
         found = os.fstat(descriptor)
-        end = os.pread(descriptor, len(_SUPER_JOURNAL), max(0, found.st_size - len(_SUPER_JOURNAL)))
+        journal_of_one = stat.S_ISREG(found.st_mode) and (
+            os.pread(descriptor, len(_SUPER_JOURNAL), max(0, found.st_size - len(_SUPER_JOURNAL))) != _SUPER_JOURNAL
+        )
     finally:
         os.close(descriptor)
-    if end == _SUPER_JOURNAL or not stat.S_ISREG(found.st_mode):
+    if not journal_of_one:
         raise UnreadableLedger(f"{journal.name} is not the journal of {path}; move it away.")
+
+
+def _patiently(action: Callable[[], _Answer]) -> _Answer:
+    """Do what needs a lock, as soon as others let go of it; in pieces, as SQLite hears no signal while it waits."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
 
 
 @contextlib.contextmanager

@@ -29,12 +29,14 @@ class Record:
     entry: int | None
     entry_hash: str
 
-    def facts(self) -> dict[str, str | int]:
+    def facts(self) -> dict[str, str | int | None]:
         """As plain data for metadata."""
-        found: dict[str, str | int] = {"release_id": self.release_id, "ledger_id": self.ledger_id}
-        if self.entry is not None:
-            found["entry"] = self.entry
-        return {**found, "entry_hash": self.entry_hash}
+        return {
+            "release_id": self.release_id,
+            "ledger_id": self.ledger_id,
+            "entry": self.entry,
+            "entry_hash": self.entry_hash,
+        }
 
     @classmethod
     def read(cls, facts: Any) -> Record | None:

@@ -172,7 +172,7 @@ def read_release(path: Path, books: Books, marker: str) -> tuple[list[str], int]
         or (Fraction(facts["epsilon"]), Fraction(facts["delta"])) != (spent.epsilon, spent.delta)
     ):
         found.append(f"{path.name} was published, and the ledger has no spending for it")
-    if "entry" in record:
+    if record["entry"] is not None:
         found.append(f"{path.name} tells how many entries there were before it")
     if marker.encode() in packed or any(marker in map(str, column.to_pylist()) for column in table.columns):
         found.append(f"{path.name} has the rare key")
