@@ -191,9 +191,9 @@ def test_a_sketch_too_large_for_the_driver(spark: Any) -> None:
 
 
 def test_text_that_is_none(spark: Any, tmp_path: Path) -> None:
-    """Bytes that are called text are refused; what was reserved is given back."""
+    """Bytes that are called text are refused; what was reserved stays spent."""
     ledger = dptally.Ledger(tmp_path / "budget.db", epsilon=1, delta="1e-6")
     frame = spark.sql("select cast(x'ff' as string) as k from range(1000)")
     with pytest.raises(InvalidSource, match="not valid UTF-8"):
         dptally.publish(frame, key="k", mechanism="misra_gries", capacity=20, ledger=ledger, **PRIVACY)
-    assert [entry.state for entry in ledger.history()] == ["void"]
+    assert [entry.state for entry in ledger.history()] == ["failed"]

@@ -132,6 +132,7 @@ def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, uni
     reservation = account.reserve(spending, unit=unit_name(unit), note=seeded)
     try:
         yield Paid(PaidBits(bits, reservation), reservation)
+        reservation.published()
     except BaseException as error:
         if reservation.state != "void":
             with contextlib.suppress(DptallyError):  # it stays reserved or drawn, which count as well
@@ -144,7 +145,6 @@ def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, uni
             error.add_note(said)
             setattr(error, _SPENT, said)
         raise
-    reservation.published()
 
 
 def spent_by(error: BaseException) -> str | None:
