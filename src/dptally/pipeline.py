@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
@@ -28,11 +29,14 @@ from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_total import draw_total
 from dptally.observation_models.sample_and_threshold import SampleAndThreshold
 from dptally.observation_models.sampling_schemes import Ppswor, Scheme, read_scheme
+from dptally.paid_sources import open_paid, opening
 from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
 from dptally.releases.release import RESERVED_COLUMNS, Release
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dptally.ledger.paying import AnyLedger
     from dptally.mechanisms.base import Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from dptally.releases.compact_release import CompactRelease
     from dptally.sources import Rows
     from dptally.spark.released import SparkRelease
+    from dptally.spark.rows import SparkRows
     from dptally.summaries.frequencies import Frequencies
     from dptally.summaries.row_sample import SampledRows
     from dptally.summaries.weighted_sample import SampledFrequencies
@@ -177,7 +182,7 @@ def publish(
     bits = read_bits(randomness)
     wanted = _checked_sampling(sampling, unit)
     on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
-    place = {"table": table, "query": query, "engine": engine, "types": types}
+    place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
     if mechanism in PURE:
         keys = checked_units(unit, max_keys_per_unit)
         asked = {
@@ -189,8 +194,18 @@ def publish(
         }
         pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
         with paying(ledger, pure.spends, bits, unit=unit) as paid:
-            rows = _open(source, key, unit, count, nulls, format, **place, assumed=assumed_keys(pure, universe, key))
-            check_keys(pure, universe, rows.key_schema)
+            rows = _open(
+                paid,
+                source,
+                key,
+                unit,
+                count,
+                nulls,
+                format,
+                **place,
+                assumed=assumed_keys(pure, universe, key),
+                fits=partial(check_keys, pure, universe),
+            )
             return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
     if mechanism == SKETCH:
         keys = checked_units(unit, max_keys_per_unit)
@@ -203,14 +218,11 @@ def publish(
         with paying(ledger, private.spends, bits, unit=unit) as paid:
             if on_spark:
                 from dptally.spark.publishing import publish_sketch
-                from dptally.spark.rows import open_frame
 
-                frame = _open_with_spark(source, key, unit, count, format, types)
-                spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
-                _refuse_reserved(spark_rows.key)
+                spark_rows = _open_with_spark(paid, source, key, unit, count, nulls, format, types)
                 with progress_reporter(progress) as report:
                     return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
-            rows = _open(source, key, unit, count, nulls, format, **place)
+            rows = _open(paid, source, key, unit, count, nulls, format, **place, fits=_check_sketched)
             return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
     refuse_options(
         mechanism,
@@ -231,12 +243,9 @@ def publish(
     chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
     with paying(ledger, chosen.spends, bits, unit=unit) as paid:
         if on_spark:
-            frame = _open_with_spark(source, key, unit, count, format, types)  # first: it says what is not installed
-            from dptally.spark import publishing
-            from dptally.spark.rows import open_frame
+            spark_rows = _open_with_spark(paid, source, key, unit, count, nulls, format, types)
+            from dptally.spark import publishing  # not before: opening says what is not installed
 
-            spark_rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
-            _refuse_reserved(spark_rows.key)
             with progress_reporter(progress) as report:
                 if wanted is not None and size:
                     total = draw_total(publishing.count_occurrences(spark_rows, report), spent, paid.bits)
@@ -247,7 +256,7 @@ def publish(
                     ),
                     paid,
                 )
-        rows = _open(source, key, unit, count, nulls, format, **place)
+        rows = _open(paid, source, key, unit, count, nulls, format, twice=size > 0, **place)
         if wanted is not None and size:
             from dptally.summaries.frequencies import count_occurrences
 
@@ -309,13 +318,11 @@ def sanitize(
     if drawn_by is None or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
     chosen = make_mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
+    if count is None and not isinstance(sample, Mapping):
+        raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
     bits = read_bits(randomness)
     with paying(ledger, replace(chosen.spends, mechanism="sanitized_sample"), bits, unit=None) as paid:
-        rows = _open(sample, key, None, count, nulls, format)
-        if rows.count is None:
-            raise InvalidParameter(
-                "count must name the column of frequencies: a sample comes with the count of each key."
-            )
+        rows = _open(paid, sample, key, None, count, nulls, format)
         release = _release(_draw(chosen, rows, 1, None, bits, progress, paid, sampled_by=drawn_by))
         release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
         return _signed(release, paid)
@@ -333,26 +340,47 @@ def _checked_sampling(sampling: object, unit: str | None) -> Scheme | None:
 
 
 def _open(
+    paid: Paid,
     source: Any,
     key: str | Sequence[str] | None,
     unit: str | None,
     count: str | None,
     nulls: Literal["drop", "keep"],
     format_name: str | None,
+    *,
+    twice: bool = False,
+    fits: Callable[[pa.Schema], None] | None = None,
     **place: Any,
 ) -> Rows:
-    """Open the source and check its columns; nothing of its rows is counted yet."""
-    from dptally.sources import open_rows
+    """Open the source and check its columns; nothing of its rows is counted yet.
 
-    rows = open_rows(source, key=key, unit=unit, count=count, nulls=nulls, format=format_name, **place)
-    _refuse_reserved(rows.key)
-    return rows
+    With `twice`, it must be one that can be read twice; `fits` refuses columns of keys by their types.
+    """
+    from dptally.summaries.frequencies import check_repeated
+
+    def check(rows: Rows) -> None:
+        _refuse_reserved(rows.key)
+        if twice:
+            check_repeated(rows)
+        if fits is not None:
+            fits(rows.key_schema)
+
+    return open_paid(
+        paid, source, key=key, unit=unit, count=count, nulls=nulls, format=format_name, check=check, **place
+    )
 
 
 def _refuse_reserved(key: Sequence[str]) -> None:
     clash = [name for name in key if name in RESERVED_COLUMNS]
     if clash:
         raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
+
+
+def _check_sketched(keys: pa.Schema) -> None:
+    """Refuse keys of a declared type that no sketch takes."""
+    from dptally.summaries.sketch_keys import kind_of
+
+    kind_of(keys.types[0])
 
 
 def _checked_engine(
@@ -383,6 +411,26 @@ def _checked_engine(
 
 
 def _open_with_spark(
+    paid: Paid,
+    source: Any,
+    key: str | Sequence[str] | None,
+    unit: str | None,
+    count: str | None,
+    nulls: Literal["drop", "keep"],
+    format_name: str | None,
+    types: Mapping[str, str] | None,
+) -> SparkRows:
+    """Rows of files as Spark reads them, by the rules of one machine, or of a DataFrame."""
+    with opening(paid, source, key=key, unit=unit, count=count, nulls=nulls, format=format_name):
+        frame = _frame_of(source, key, unit, count, format_name, types)
+        from dptally.spark.rows import open_frame
+
+        rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
+        _refuse_reserved(rows.key)
+        return rows
+
+
+def _frame_of(
     source: Any,
     key: str | Sequence[str] | None,
     unit: str | None,
@@ -390,7 +438,7 @@ def _open_with_spark(
     format_name: str | None,
     types: Mapping[str, str] | None,
 ) -> Any:
-    """Files as a Spark DataFrame, read by the rules of one machine; a DataFrame stays what it is."""
+    """Files as a Spark DataFrame; a DataFrame stays what it is."""
     from dptally.sources.databases import is_url
     from dptally.spark import is_spark_frame, open_files
 

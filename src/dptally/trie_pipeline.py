@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.ledger.paying import paying
 from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
+from dptally.paid_sources import open_paid
 from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
 
@@ -90,12 +91,13 @@ def publish_tree(
         composition=composition,
         single_round=single_round,
     )
-    from dptally.sources import open_rows
     from dptally.summaries.frequencies import count_keys
 
     with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
-        rows = open_rows(
+        rows = open_paid(
+            paid,
             source,
+            check=lambda found: mechanism.check_type(found.key_schema.field(0).type),
             key=key,
             unit=unit,
             count=count,
@@ -106,7 +108,6 @@ def publish_tree(
             types=types,
             assumed=_key_schema(mechanism, key),
         )
-        mechanism.check_type(rows.key_schema.field(0).type)
         with count_keys(
             rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
         ) as frequencies:

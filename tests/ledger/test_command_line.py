@@ -80,14 +80,16 @@ def test_a_life_of_a_ledger(budget: Path, events: Path, run: Run, tmp_path: Path
         assert run("publish", events, "--key", "fruit", *PRIVACY, *paid).status == 0
     refused = run("publish", events, "--key", "fruit", *PRIVACY, *paid)
     assert refused.status == 2 and refused.out == ""
-    assert refused.err.startswith("dptally: the budget does not allow it: epsilon 0.25 and delta 1e-07 are asked for")
+    assert refused.err == (
+        "dptally: Budget exceeded: this release needs epsilon 0.25, delta 1e-07; epsilon 0, delta 6e-07 remain.\n"
+    )
 
     shown = json.loads(run("ledger", "show", budget, "--json").out)
     assert shown["remaining"] == {"epsilon": "0", "delta": "3/5000000"} and shown["entries"] == 4
     assert [total["method"] for total in shown["totals"]] == ["basic", "optimal", "tight"]
     assert shown["totals"][0]["epsilon"] == "1" and shown["totals"][2]["epsilon_float"] < 1
     text = run("ledger", "show", budget).out
-    assert "Left by basic composition: epsilon 0, delta 6e-07." in text and "Entries: 4 published." in text
+    assert "Left: epsilon 0, delta 6e-07." in text and "Entries: 4 published." in text
 
     history = json.loads(run("ledger", "history", budget, "--json").out)
     assert [(entry["entry"], entry["source"], entry["who"], entry["state"]) for entry in history][:1] == [

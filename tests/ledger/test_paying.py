@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ import dptally
 from dptally import BudgetExceeded, Ledger
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.heavy_hitters.tree_file import load_tree
-from dptally.ledger.paying import paying
+from dptally.ledger.paying import paying, spent_by
 from dptally.privacy.accounting import Spending
 from dptally.randomness import SeededBits, SystemBits
 from dptally.trie_pipeline import publish_tree
@@ -136,6 +137,7 @@ def test_every_release_pays_before_it_draws(name: str, ledger: Ledger) -> None:
 def test_an_exhausted_budget_is_refused_before_data_is_read(name: str, ledger: Ledger) -> None:
     """A source that must not be touched is not touched, and no random word is read."""
     release, _, options = RELEASES[name]
+    count = {"count": "n"} if name == "sanitize" else {}
     ledger.reserve(Spending("stability", Fraction(9, 10), Fraction(0)))
 
     class Untouchable:
@@ -151,14 +153,14 @@ def test_an_exhausted_budget_is_refused_before_data_is_read(name: str, ledger: L
         def words(self, count: int) -> NDArray[np.uint64]:
             raise AssertionError("random words were read")
 
-    with pytest.raises(BudgetExceeded, match=r"0\.1 and 1e-06 left"):
-        release(Untouchable(), **options, ledger=ledger, randomness=NoBits())
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0\.1, delta 1e-06 remain"):
+        release(Untouchable(), **count, **options, ledger=ledger, randomness=NoBits())
     assert len(ledger.history()) == 1
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_that_cannot_be_read_costs_nothing(name: str, ledger: Ledger, tmp_path: Path) -> None:
-    """Failing before the draw gives the budget back, and the history says so without a word about the data."""
+    """Failing before a row is read gives the budget back, and the history says so in a fixed sentence."""
     release, _, options = RELEASES[name]
     column = {"value": "x"} if name in ("quantiles", "quantiles_dense", "search") else {"key": "x"}
     count = {"count": "n"} if name == "sanitize" else {}
@@ -167,10 +169,7 @@ def test_a_source_that_cannot_be_read_costs_nothing(name: str, ledger: Ledger, t
     with pytest.raises((InvalidSource, InvalidParameter)):
         release(tmp_path / "missing.csv", **column, **count, **options, ledger=ledger)
     (entry,) = ledger.history()
-    assert entry.state == "void" and entry.note in (
-        "failed before the draw: InvalidSource",
-        "failed before the draw: InvalidParameter",
-    )
+    assert (entry.state, entry.note) == ("void", "failed before any row was read")
     assert ledger.remaining() == (1, Fraction(1, 10**6))
 
 
@@ -184,12 +183,12 @@ def test_failing_after_the_draw_began_is_spent(ledger: Ledger) -> None:
 
     with pytest.raises(OSError, match="no more bits"):
         dptally.publish(DATA, **PRIVACY, ledger=ledger, randomness=Failing(ledger))
-    assert [entry.state for entry in ledger.history()] == ["drawn"]
+    assert [entry.state for entry in ledger.history()] == ["failed"]
     assert ledger.remaining()[0] == Fraction(3, 4)
 
 
 def test_choosing_keys_of_units_is_not_the_draw(ledger: Ledger, tmp_path: Path) -> None:
-    """Words that choose which keys of a unit count come before "drawn": a file that turns out damaged costs nothing."""
+    """Words that choose which keys of a unit count come before "drawn"."""
     place = tmp_path / "events.csv"
     place.write_text("user,fruit\n" + "".join(f"{n % 300},{'apple' if n % 2 else 'pear'}\n" for n in range(900)))
     bits = Watched(ledger)
@@ -251,11 +250,28 @@ def test_promises_about_different_units_do_not_add_up(ledger: Ledger, tmp_path: 
     place.write_text("user,fruit\n" + "".join(f"{n},apple\n" for n in range(300)))
     dptally.publish(place, key="fruit", unit="user", **PRIVACY, ledger=ledger)
     assert ledger.history()[0].unit == "user"
-    with pytest.raises(InvalidParameter, match="protect 'user', and this one protects 'each row'"):
+    with pytest.raises(InvalidParameter, match="protect 'user', and this one protects 'each row': guarantees for"):
         dptally.publish(place, key="fruit", **PRIVACY, ledger=ledger)
     assert len(ledger.history()) == 1
     dptally.publish(DATA, **PRIVACY, ledger=ledger.account(unit="user"))
     assert ledger.history()[1].unit == "user"
+
+
+def test_a_column_cannot_be_named_like_rows(ledger: Ledger, tmp_path: Path) -> None:
+    """Rows that are units of their own, and units of a column "each row", are different; and no name makes them one."""
+    place = tmp_path / "events.csv"
+    place.write_text("each row,column each row,fruit\n" + "".join(f"{n},{n},apple\n" for n in range(300)))
+    dptally.publish(place, key="fruit", **PRIVACY, ledger=ledger)
+    for column in ("each row", "column each row"):
+        with pytest.raises(InvalidParameter, match="different privacy units cannot be composed"):
+            dptally.publish(place, key="fruit", unit=column, **PRIVACY, ledger=ledger)
+    with pytest.raises(InvalidParameter, match="unit may not be 'each row'"):
+        ledger.account(unit="each row")
+    other = Ledger(tmp_path / "other.db", epsilon=1, delta="1e-6")
+    dptally.publish(place, key="fruit", unit="each row", **PRIVACY, ledger=other)
+    with pytest.raises(InvalidParameter, match="different privacy units cannot be composed"):
+        dptally.publish(place, key="fruit", unit="column each row", **PRIVACY, ledger=other)
+    dptally.publish(place, key="fruit", unit="each row", **PRIVACY, ledger=other)
 
 
 def test_paths_and_accounts_are_ledgers(ledger: Ledger) -> None:
@@ -273,16 +289,20 @@ def test_paths_and_accounts_are_ledgers(ledger: Ledger) -> None:
 
 
 def test_a_void_that_cannot_be_written_hides_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If giving back fails, the first error is the one that is seen, and the budget stays spent."""
+    """If giving back fails, the first error is the one that is seen, and the budget stays spent; which is said."""
 
     def fail(*_: object, **__: object) -> None:
         raise DptallyError("the disk is full")
 
     half = Spending("dense", Fraction(1, 2), Fraction(0))
-    with pytest.raises(RuntimeError, match="first"), paying(ledger, half, SystemBits(), unit=None):
-        monkeypatch.setattr(ledger, "_move", fail)
-        raise RuntimeError("first")
-    assert Ledger(ledger.path).history()[0].state == "reserved"
+    for opening in (True, False):
+        with pytest.raises(RuntimeError, match="first") as caught, monkeypatch.context() as patched:  # noqa: SIM117
+            with paying(ledger, half, SystemBits(), unit=None) as paid:
+                patched.setattr(ledger, "_move", fail)
+                with paid.opening() if opening else contextlib.nullcontext():
+                    raise RuntimeError("first")
+        assert "The budget stays spent" in str(spent_by(caught.value))
+    assert [entry.state for entry in Ledger(ledger.path).history()] == ["reserved", "reserved"]
 
 
 def test_a_drawn_that_cannot_be_written_stops_the_draw(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

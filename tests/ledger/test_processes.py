@@ -101,4 +101,4 @@ def test_threads_share_a_ledger(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(spent) == 20 and ledger.remaining()[0] == 0
-    assert json.loads(ledger._storage.rows(0)[0][0].spending or "")["epsilon"] == "1"
+    assert json.loads(next(ledger._storage.rows(0))[0].spending or "")["epsilon"] == "1"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dptally
-from dptally.errors import BudgetExceeded, InvalidSource
+from dptally.errors import BudgetExceeded, InvalidParameter, InvalidSource
 from tests.spark.data import PRIVACY
 
 REQUESTS: list[dict[str, Any]] = [
@@ -54,13 +54,24 @@ def test_a_release_is_reserved_drawn_and_published(
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
-def test_a_job_that_fails_spends_nothing(
+def test_a_job_that_fails_stays_spent(
     spark: Any, ledger: dptally.Ledger, states: list[str], request_: dict[str, Any]
 ) -> None:
-    """What was reserved is given back, and can be spent by the next one."""
+    """Whether a job fails may depend on the rows: what was reserved is not given back."""
     broken = spark.sql("select cast(x'ff' as string) as k from range(1000)")
     with pytest.raises(InvalidSource, match="not valid UTF-8"):
         dptally.publish(broken, key="k", ledger=ledger, **PRIVACY, **request_)
+    assert states[0] == "reserved" and states[-1] == "failed"
+    assert ledger.remaining()[0] == 0
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_columns_that_are_not_there_cost_nothing(
+    spark: Any, ledger: dptally.Ledger, states: list[str], request_: dict[str, Any]
+) -> None:
+    """Columns of a DataFrame are declared: a mistake in their names is found before a row is read."""
+    with pytest.raises(InvalidParameter, match="is not in the source"):
+        dptally.publish(spark.range(5), key="k", ledger=ledger, **PRIVACY, **request_)
     assert states == ["reserved", "void"]
     assert ledger.remaining() == (ledger.epsilon, ledger.delta)
 
@@ -78,5 +89,5 @@ def test_a_checkpoint_that_fails_may_have_been_seen(
     finally:
         getattr(context._jsc.sc(), "checkpointDir_$eq")(context._jvm.scala.Option.apply(None))
     assert not context._jsc.sc().getCheckpointDir().isDefined()
-    assert states == ["reserved", "drawn"]
+    assert states == ["reserved", "drawn", "failed"]
     assert ledger.remaining()[0] == 0

@@ -31,6 +31,7 @@ from dptally.cli.shell_words import in_shell_words
 from dptally.cli.signals import complete, end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable, without_credentials
+from dptally.ledger.paying import spent_by
 
 __all__ = ["main"]
 
@@ -89,6 +90,9 @@ def _report(error: BaseException, number: int | None) -> int:
         sentence = f"unexpected error: {type(error).__name__}; run with DPTALLY_DEBUG=1 for details."
     if complete():
         sentence = f"what was asked for is written, but something failed after that: {sentence}"
+    spent = spent_by(error)
+    if spent is not None:
+        sentence = f"{sentence} {spent}"
     if os.environ.get("DPTALLY_DEBUG") == "1":
         import traceback
 

@@ -1,11 +1,15 @@
-"""The commands ``ledger create``, ``show``, ``history``, ``verify`` and ``close``, and the options that spend from one.
+"""The commands of ``ledger``, and the options of other commands that spend from one.
 
 JSON:
 
-- create, show, close: `path`, `ledger_id`, `epsilon`, `delta` (exact, with `..._float` beside them), `accounting`,
-  `sources`, `closed`, `clock_set_back`, `entries` (how many), `head` (`sequence`, `hash`), `remaining` (`epsilon`,
-  `delta`, by basic composition), and for show also `totals`: for each rule `method`, `delta` at the budget's epsilon,
-  `epsilon` at the budget's delta (null where there is none); with ``--numerical`` also `numerical_delta`;
+- create, show, void, restore-note, close: `path`, `ledger_id`, `epsilon`, `delta` (exact, with `..._float` beside
+  them), `accounting`, `sources`, `closed`, `clock_set_back`, `entries` (how many), `head` (`sequence`, `hash`),
+  `remaining` (`epsilon`, `delta` of a release of the whole data that is still allowed under the ledger's accounting),
+  `remaining_parts` (the same for each part that something was spent on, as `partitioning` and `part`; with `part` null
+  for the parts that nothing was spent on), `notes_restored` (`time`, `reason`, `who`), and for show also `totals`: for
+  each rule `method`, `delta` at the budget's epsilon, `epsilon` at the budget's delta (null where there is none); with
+  ``--numerical`` also `numerical_delta`. Numbers are exact as long as they have at most 4000 digits; longer ones are
+  rounded, what remains down and what was spent up;
 - history: a list of objects with the parts of an entry;
 - verify: `verified` (true), `rows` and `head`.
 """
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from dptally.ledger import Account, Ledger
 
 __all__ = ["add_commands", "add_ledger_options", "ledger_of", "ledger_part"]
+
+_MOST_DIGITS = 4000
+_MOST_PARTS = 20  # that are shown
 
 
 def add_ledger_options(parser: Parser) -> None:
@@ -76,7 +83,7 @@ def add_commands(commands: Commands) -> None:
     """Add ``ledger`` with its own commands."""
     group = commands.add_parser(
         "ledger",
-        help="budgets: create, show, history, verify, close",
+        help="budgets: create, show, history, verify, void, restore-note, close",
         description="A budget for all releases of one data set, on disk before anything is drawn.",
         epilog="example:\n  dptally ledger create budget.db --epsilon 1 --delta 1e-6",
     )
@@ -109,7 +116,10 @@ def add_commands(commands: Commands) -> None:
         "show",
         _show,
         summary="what is left, and what was spent by each way to add it up",
-        details="Show the budget, what is left of it, and the total by basic, optimal and tight composition.",
+        details=(
+            "Show the budget, what is left of it under the ledger's accounting, for the whole data and for parts of\n"
+            "it, and the total by basic, optimal and tight composition."
+        ),
         example="dptally ledger show budget.db",
         also="dptally ledger show budget.db --json",
     )
@@ -131,14 +141,46 @@ def add_commands(commands: Commands) -> None:
         _verify,
         summary="check that the history was not altered",
         details=(
-            "Check every hash of the history. With --head, check also that a hash noted earlier is in it: that\n"
-            "shows a history that was cut short or written anew, by whoever could write all files here."
+            "Check every hash of the history, and the note beside the ledger. With --head, check also that a hash\n"
+            "noted earlier is in it: that shows a history that was cut short or written again, by anyone who could\n"
+            "write all files here."
         ),
         example="dptally ledger verify budget.db",
         also="dptally ledger verify budget.db --head HASH",
     )
     _add_file(verify)
     verify.add_argument("--head", metavar="HASH", help="the hash of a row, noted earlier")
+    void = add_command(
+        inner,
+        "void",
+        _void,
+        summary="take back what failed, and say why",
+        details=(
+            "Take back a spending that failed after data was read, or that a killed process had reserved. Whether a\n"
+            "request fails then may depend on the data; you state that nobody learns anything from it. The reason\n"
+            "stays in the history. What was published, or drawn and not known to have failed, stays spent."
+        ),
+        example='dptally ledger void budget.db 3 --reason "the disk was unplugged"',
+        also='dptally ledger void budget.db 3 --reason "the disk was unplugged" --who ada --json',
+    )
+    _add_file(void)
+    void.add_argument("entry", metavar="ENTRY", help="the number of the entry, as in dptally ledger history")
+    _add_reason(void)
+    restore = add_command(
+        inner,
+        "restore-note",
+        _restore_note,
+        summary="accept a ledger without its note, and say why",
+        details=(
+            "Write the note beside a ledger again, if it is missing, garbled or says something else: after a move\n"
+            "without it, or from a backup. You state that nothing was spent that is not in the ledger. The reason\n"
+            "stays in the history."
+        ),
+        example='dptally ledger restore-note budget.db --reason "restored from the backup of Monday"',
+        also='dptally ledger restore-note budget.db --reason "moved to another disk" --who ada --json',
+    )
+    _add_file(restore)
+    _add_reason(restore)
     close = add_command(
         inner,
         "close",
@@ -153,6 +195,11 @@ def add_commands(commands: Commands) -> None:
 
 def _add_file(parser: Parser) -> None:
     parser.add_argument("ledger", metavar="LEDGER", help="the file of the ledger")
+
+
+def _add_reason(parser: Parser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the history")
+    parser.add_argument("--who", metavar="NAME", help="who says so, for the history")
 
 
 def _create(arguments: argparse.Namespace) -> None:
@@ -176,7 +223,7 @@ def _show(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
     from dptally.ledger import Ledger
 
-    ledger = Ledger(arguments.ledger)
+    ledger = Ledger(arguments.ledger, read_only=True)
     totals = ledger.totals()
     numerical: dict[str, float] = {}
     if arguments.numerical:
@@ -187,9 +234,9 @@ def _show(arguments: argparse.Namespace) -> None:
         shown = [
             {
                 "method": total.method,
-                "delta": str(total.delta),
+                "delta": _exact(total.delta, up=True),
                 "delta_float": float(total.delta),
-                "epsilon": None if total.epsilon is None else str(total.epsilon),
+                "epsilon": None if total.epsilon is None else _exact(total.epsilon, up=True),
                 "epsilon_float": None if total.epsilon is None else float(total.epsilon),
             }
             for total in totals
@@ -230,7 +277,7 @@ def _history(arguments: argparse.Namespace) -> None:
             "entry_hash": entry.entry_hash,
             "note": entry.note,
         }
-        for entry in Ledger(arguments.ledger).history()
+        for entry in Ledger(arguments.ledger, read_only=True).history()
     ]
     if arguments.json:
         print_json(rows)
@@ -251,13 +298,30 @@ def _verify(arguments: argparse.Namespace) -> None:
     noted = arguments.head
     if noted is not None and not re.fullmatch("[0-9a-fA-F]{64}", noted.strip()):
         raise InvalidParameter(f"--head must be a hash of 64 hexadecimal digits, got {noted[:70]!r}.")
-    sequence, digest = Ledger(arguments.ledger).verify(noted)
+    sequence, digest = Ledger(arguments.ledger, read_only=True).verify(noted)
     if arguments.json:
         print_json({"verified": True, "rows": sequence + 1, "head": {"sequence": sequence, "hash": digest}})
         return
     rows = f"{sequence + 1:,} rows follow from each other." if sequence else "The one row is as it was written."
     say(rows, style="bold green")
     say(f"Keep the hash of the last one where nobody can change it: {digest}")
+
+
+def _void(arguments: argparse.Namespace) -> None:
+    from dptally.ledger import Ledger
+
+    if not re.fullmatch("[0-9]{1,9}", arguments.entry):
+        raise InvalidParameter(f"ENTRY must be the number of an entry, got {arguments.entry[:40]!r}.")
+    ledger = Ledger(arguments.ledger)
+    ledger.void(int(arguments.entry), reason=arguments.reason, who=arguments.who)
+    _print_state(arguments, ledger, f"Entry {int(arguments.entry)} is void.")
+
+
+def _restore_note(arguments: argparse.Namespace) -> None:
+    from dptally.ledger import Ledger
+
+    ledger = Ledger.restore_note(arguments.ledger, reason=arguments.reason, who=arguments.who)
+    _print_state(arguments, ledger, f"The note of {arguments.ledger} is written again.")
 
 
 def _close(arguments: argparse.Namespace) -> None:
@@ -280,7 +344,6 @@ def _print_state(arguments: argparse.Namespace, ledger: Ledger, text: str) -> No
 
 def _facts(ledger: Ledger) -> dict[str, Any]:
     sequence, digest = ledger.head
-    epsilon, delta = ledger.remaining()
     return {
         "path": str(ledger.path),
         "ledger_id": ledger.ledger_id,
@@ -294,8 +357,28 @@ def _facts(ledger: Ledger) -> dict[str, Any]:
         "clock_set_back": ledger.clock_set_back,
         "entries": len(ledger.history()),
         "head": {"sequence": sequence, "hash": digest},
-        "remaining": {"epsilon": str(epsilon), "delta": str(delta)},
+        "remaining": _pair(ledger.remaining()),
+        "remaining_parts": [
+            {"partitioning": partitioning, "part": part, **_pair(left)} for partitioning, part, left in _parts(ledger)
+        ],
+        "notes_restored": [{"time": one.time, "reason": one.reason, "who": one.who} for one in ledger.restored],
     }
+
+
+def _pair(left: tuple[Fraction, Fraction]) -> dict[str, str]:
+    return {"epsilon": _exact(left[0], up=False), "delta": _exact(left[1], up=False)}
+
+
+def _parts(ledger: Ledger) -> list[tuple[str, str | None, tuple[Fraction, Fraction]]]:
+    """What is left for each part; the part None stands for those that nothing was spent on."""
+    found: list[tuple[str, str | None, tuple[Fraction, Fraction]]] = []
+    spent_on = ledger.parts()
+    for partitioning in dict.fromkeys(name for name, _ in spent_on):
+        known = [part for name, part in spent_on if name == partitioning]
+        untouched = next(name for name in map(str, range(len(known) + 1)) if name not in known)
+        found += [(partitioning, part, ledger.remaining(partitioning, part)) for part in known]
+        found.append((partitioning, None, ledger.remaining(partitioning, untouched)))
+    return found
 
 
 def _say_state(ledger: Ledger) -> None:
@@ -303,9 +386,17 @@ def _say_state(ledger: Ledger) -> None:
 
     from dptally.cli.printing import say
 
-    epsilon, delta = ledger.remaining()
     say(f"Budget: epsilon {_number(ledger.epsilon)}, delta {_number(ledger.delta)}, accounting {ledger.accounting}.")
-    say(f"Left by basic composition: epsilon {_number(epsilon)}, delta {_number(delta)}.")
+    parts = _parts(ledger)
+    whose = " for releases of the whole data" if parts else ""
+    say(f"Left{whose}: {_left(ledger, ledger.remaining())}.")
+    for number, (partitioning, part, left) in enumerate(parts):
+        if part is None:
+            say(f"Left for any other part of {partitioning}: {_left(ledger, left)}.")
+        elif number < _MOST_PARTS:
+            say(f"Left for the part {part} of {partitioning}: {_left(ledger, left)}.")
+    if len(parts) > _MOST_PARTS:
+        say("Not all parts are shown; --json has them.")
     states = Counter(entry.state for entry in ledger.history())
     if states:
         say("Entries: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())) + ".")
@@ -313,7 +404,28 @@ def _say_state(ledger: Ledger) -> None:
         say("Closed: nothing more can be spent.", style="bold")
     if ledger.clock_set_back:
         say("The clock was set back at some time: entries are in the order of spending, not of their times.")
+    for one in ledger.restored:
+        say(f"Its note was restored on {one.time[:10]}{f' by {one.who}' if one.who else ''}: {one.reason}")
     say(f"Last row: {ledger.head[0]}, hash {ledger.head[1]}.")
+
+
+def _left(ledger: Ledger, left: tuple[Fraction, Fraction]) -> str:
+    """What is left, in words: a budget that can be spent in pieces, or the size of one release that still fits."""
+    amount = f"epsilon {_number(left[0])}, delta {_number(left[1])}"
+    if ledger.accounting == "basic":
+        return amount
+    return f"one release of {amount} still fits" if left[0] else "nothing"
+
+
+def _exact(number: Fraction, *, up: bool) -> str:
+    """A number in full; one with thousands of digits, which Python does not print, rounded."""
+    import math
+    from fractions import Fraction
+
+    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+        scale = 10 ** (_MOST_DIGITS // 2)
+        number = Fraction((math.ceil if up else math.floor)(number * scale), scale)
+    return str(number)
 
 
 def _number(number: Fraction) -> str:

@@ -42,8 +42,8 @@ def with_ledger(
     whose = "" if part is None else f" Only units of the part {part[1]!r} of {part[0]!r} pay, who are in no other part."
     ledger = (
         f"The ledger {arguments.ledger} is spent first: {size} is reserved in it before any data is read, and refused "
-        "if the budget does not hold it. It is given back only if the command fails before the draw; from the first "
-        f"random word on it is spent for ever.{whose}"
+        "if the budget does not hold it. It is given back only if the command fails before the first row is read; "
+        f"after that it stays spent, unless you take back a failure by hand (dptally ledger void).{whose}"
     )
     return replace(
         explanation,
@@ -84,7 +84,8 @@ def _create(arguments: argparse.Namespace) -> Explanation:
 def _show(arguments: argparse.Namespace) -> Explanation:
     return Explanation(
         does=(
-            "Show the budget, what is left of it, and the total by basic, optimal and tight composition"
+            "Show the budget, what is left of it under its accounting, and the total by basic, optimal and tight "
+            "composition"
             + (", with a second opinion by dp-accounting in floating point." if arguments.numerical else ".")
         ),
         reads=_reads(arguments),
@@ -113,9 +114,45 @@ def _verify(arguments: argparse.Namespace) -> Explanation:
         else " And that the hash noted earlier is in it: then it was neither cut short before it nor written anew."
     )
     return Explanation(
-        does=f"Check every hash of the history: no row was edited, removed, added or moved.{noted}",
+        does=(
+            "Check every hash of the history: no row was edited, removed, added or moved. Check that it ends where the "
+            f"note beside it says.{noted}"
+        ),
         reads=_reads(arguments),
         guarantee="That of the ledger, checked again.",
+        cost="Nothing is spent.",
+        resources=_HISTORY,
+    )
+
+
+@explains("ledger void")
+def _void(arguments: argparse.Namespace) -> Explanation:
+    return Explanation(
+        does=(
+            f"Take back entry {arguments.entry}, if it failed, or was reserved and never drawn from. You state that "
+            "nobody learns anything from the failure; the reason stays in the history."
+        ),
+        reads=_reads(arguments),
+        writes=(f"{arguments.ledger}: that the entry is void, and why",),
+        guarantee="That of the ledger, if your statement is true.",
+        cost="Nothing is spent; what the entry has spent is given back.",
+        resources=_HISTORY,
+    )
+
+
+@explains("ledger restore-note")
+def _restore_note(arguments: argparse.Namespace) -> Explanation:
+    return Explanation(
+        does=(
+            "Write the note beside the ledger again, if it is missing, garbled or says something else. You state that "
+            "nothing was spent that is not in the ledger; the reason stays in its history."
+        ),
+        reads=_reads(arguments),
+        writes=(
+            f"{arguments.ledger}: that the note was restored, and why",
+            f"{arguments.ledger}-head: the note",
+        ),
+        guarantee="That of the ledger, if your statement is true.",
         cost="Nothing is spent.",
         resources=_HISTORY,
     )

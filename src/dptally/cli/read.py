@@ -381,7 +381,7 @@ def _verify(arguments: argparse.Namespace) -> None:
     if arguments.ledger is not None:
         from dptally.ledger import Ledger
 
-        found["entry"] = Ledger(arguments.ledger).find(release.guarantee).number
+        found["entry"] = Ledger(arguments.ledger, read_only=True).find(release.guarantee).number
     if arguments.json:
         facts = release.describe()
         print_json({"verified": True, "certificate": facts.get("plan", facts)["certificate"], **found})

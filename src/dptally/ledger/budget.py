@@ -17,13 +17,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from dptally.privacy.accounting import Spending, Total, basic_total, optimal_total, tight_total
+from dptally.privacy.accounting import Spending, Total, basic_total, optimal_total, short_above, tight_total
 
 __all__ = ["Accounting", "Budget", "Group", "Spent"]
 
 Accounting = Literal["basic", "tight"]
 Group = tuple[str, str] | None
 """A partitioning and a part of it, or None for the whole data."""
+_SHARES = 1000
 _MOST_HISTORIES = 256  # for rules that look at each; beyond it, sums of the largest parts
 
 
@@ -58,7 +59,10 @@ class Spent:
         if not events[spending]:
             del events[spending]
         epsilon, delta = self.sums.get(group, (Fraction(0), Fraction(0)))
-        self.sums[group] = epsilon + times * spending.epsilon, delta + times * spending.delta
+        self.sums[group] = (
+            short_above(epsilon + times * spending.epsilon),
+            short_above(delta + times * spending.delta),
+        )
         if not events:
             del self.groups[group], self.sums[group]
 
@@ -106,6 +110,34 @@ class Spent:
         # Not `all(...)` over largest sums: the part with most epsilon need not be the one with most delta.
         return all(_holds(budget, frozenset((history + Counter([spending])).items())) for history in histories)
 
+    def left(self, budget: Budget, group: Group) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta of one more spending that the budget allows; in a group, for units of that part.
+
+        With basic accounting there is nothing larger: whatever is spent in several pieces adds up to it. With tight
+        accounting epsilon and delta can be exchanged for each other, and this is one of many pairs: at half of the
+        delta that is left at the budget's epsilon, the largest epsilon up to a thousandth of the budget's; or what is
+        left by basic composition, if that is more.
+        """
+        epsilon, delta = self.largest(group)
+        best = max(Fraction(0), budget.epsilon - epsilon), max(Fraction(0), budget.delta - delta)
+        if epsilon > budget.epsilon or delta > budget.delta:
+            best = Fraction(0), Fraction(0)
+        histories = self.histories(group) if budget.accounting == "tight" else None
+        if histories is None or not epsilon:
+            return best
+        reached = max(_reached(budget, frozenset(history.items())) for history in histories)
+        room = (budget.delta - reached) / 2
+        if room < 0:
+            return best
+        room = Fraction(math.floor(room / budget.delta * _SHARES), _SHARES) * budget.delta if budget.delta else room
+        allowed, refused = 0, _SHARES + 1  # invariant: so many shares of epsilon are allowed, or are none; and are not
+        while refused - allowed > 1:
+            middle = (allowed + refused) // 2
+            one_more = Spending("stability", budget.epsilon * middle / _SHARES, room)
+            allowed, refused = (middle, refused) if self.allows(budget, one_more, group) else (allowed, middle)
+        found = budget.epsilon * allowed / _SHARES
+        return (found, room) if found > best[0] else best
+
     def totals(self, budget: Budget, *, with_epsilon: bool = True) -> list[Total] | None:
         """Basic, optimal and tight totals for the units that lost most; None if there are too many to look at."""
         histories = self.histories()
@@ -130,6 +162,12 @@ def _holds(budget: Budget, history: frozenset[tuple[Spending, int]]) -> bool:
     events = list(Counter(dict(history)).elements())
     rules = (basic_total,) if budget.accounting == "basic" else (basic_total, optimal_total, tight_total)
     return any(rule(events, epsilon=budget.epsilon, delta=budget.delta).within(budget.delta) for rule in rules)
+
+
+@lru_cache(maxsize=64)
+def _reached(budget: Budget, history: frozenset[tuple[Spending, int]]) -> Fraction:
+    """The delta of one unit's history at the budget's epsilon, by the rule that says least."""
+    return min(total.delta for total in _totals(budget, history, False))
 
 
 @lru_cache(maxsize=64)

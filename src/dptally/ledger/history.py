@@ -1,8 +1,14 @@
 """The history of a ledger: rows that are only ever appended, each bound to all before it by a hash.
 
-The hash of a row is SHA-256 of the previous row's hash and the canonical bytes of the row: its columns as a JSON array
-in ASCII without spaces. The first row, the header, follows 32 zero bytes. So whoever knows the hash of a row knows that
+The hash of a row covers the previous row's hash and the canonical bytes of the row: its columns as a JSON array in
+ASCII without spaces. The first row, the header, follows 32 zero bytes. So anyone who knows the hash of a row knows that
 no row up to it was edited, removed, added or moved since.
+
+The header holds a secret key of 256 random bits, and the hashes of all later rows are HMAC-SHA-256 under it. The hash
+of a spending is in its release, which is public: without the key it is a random-looking number, so that nobody can
+guess a history (how many attempts failed, say) and test the guess. With the key, which is part of the hashed header,
+it binds as SHA-256 does: two histories with the same hash would be a collision. Ledgers of format 1 had no key and
+used SHA-256; a row "upgraded" gives them one, for the rows after it.
 
 What a chain cannot show: that rows are missing at its end, or that all of it was written anew. See
 `dptally.ledger.storage` for what is done about the first, and keep a hash elsewhere against both.
@@ -14,18 +20,20 @@ this and all earlier rows, so a clock that was set back shows as `time` before `
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from dataclasses import dataclass, fields
 from typing import Any
 
 from dptally.errors import UnreadableLedger
 
-__all__ = ["COLUMNS", "FORMAT_VERSION", "START", "STATES", "Row", "row_hash"]
+__all__ = ["COLUMNS", "FORMAT_VERSION", "READABLE", "START", "UNHURRIED", "Row", "row_hash"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE = (1, 2)
 START = "0" * 64
-STATES = ("reserved", "drawn", "published", "void")
-"""What becomes of a spending. All but "void" count, for ever."""
+UNHURRIED = frozenset({"published", "failed", "void"})
+"""States that need not be on disk at once: if they are lost with the power, more counts as spent, not less."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +44,17 @@ class Row:
         sequence: its number, from 0.
         time: what the clock said, in UTC.
         latest: the latest time so far.
-        state: "created" for the header, "reserved", "drawn", "published", "void", or "closed" for the last one.
-        entry: which spending it is about, from 1; 0 for the header and the end.
+        state: "created" for the header; "reserved", "drawn", "published", "failed" or "void" for a spending, of which
+            all but "void" count; "closed", "upgraded" (from format 1) or "note restored" for the ledger itself.
+        entry: which spending it is about, from 1; 0 for the ledger itself.
         who: who spent it, if that was said.
         source: the data source, if it was named.
         unit: whose privacy it is about; "each row" where every row is a unit of its own.
         partitioning: how units are divided into disjoint parts, if the spending is about one of them.
         part: which part of that.
-        spending: the event, as JSON; for the header, the budget.
+        spending: the event, as JSON; for the header, the budget; for rows about the ledger, facts about it.
         release_id: of the release that was paid for.
-        note: why it is void, or what else is worth knowing.
+        note: why it is void or was restored, or what else is worth knowing.
     """
 
     sequence: int
@@ -77,7 +86,14 @@ class Row:
 COLUMNS = tuple(field.name for field in fields(Row))
 
 
-def row_hash(previous: str, row: Row) -> str:
-    """The hash that binds a row to the one before it."""
+def row_hash(previous: str, row: Row, key: bytes | None) -> str:
+    """The hash that binds a row to the one before it.
+
+    Args:
+        previous: hash of the row before it.
+        row: the row.
+        key: the ledger's secret; None for a header, and for rows of format 1.
+    """
     columns = json.dumps([getattr(row, name) for name in COLUMNS], ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(bytes.fromhex(previous) + columns.encode("ascii")).hexdigest()
+    message = bytes.fromhex(previous) + columns.encode("ascii")
+    return (hashlib.sha256(message) if key is None else hmac.new(key, message, hashlib.sha256)).hexdigest()

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from dptally.errors import BudgetExceeded, InvalidParameter, PrivacyViolation, UnreadableLedger
 from dptally.exact import as_fraction
-from dptally.ledger.books import Books, Entry, budget_facts, check_name
+from dptally.ledger.books import (
+    KEY_BYTES,
+    MOST_ROWS,
+    Books,
+    Entry,
+    Restored,
+    budget_facts,
+    check_name,
+    check_reason,
+    key_facts,
+)
 from dptally.ledger.budget import Accounting, Budget, Group
-from dptally.ledger.history import Row, row_hash
+from dptally.ledger.history import UNHURRIED, Row, row_hash
+from dptally.ledger.note import Noted
+from dptally.ledger.paying import EACH_ROW
+from dptally.ledger.schema import LARGEST_TEXT
 from dptally.ledger.storage import Storage
 from dptally.privacy.accounting import Spending, Total
 from dptally.privacy.guarantee import Guarantee, Record
@@ -21,6 +36,8 @@ from dptally.privacy.guarantee import Guarantee, Record
 __all__ = ["Account", "Entry", "Ledger", "Reservation"]
 
 _LARGEST_BUDGET = 1000
+_ROWS_OF_AN_ENTRY = 8  # and some for the ledger itself
+_RESTORE = "or, if nothing can have been spent that is not in it, accept it as it is:"
 
 
 class Ledger:
@@ -33,8 +50,9 @@ class Ledger:
     Guarantee:
         Everything published with a ledger is together (epsilon, delta)-differentially private for adding or removing
         one unit, if nothing else was published of the data. With ``accounting="basic"`` this holds however releases are
-        chosen. A spending is on disk before the first secret random word of its draw is read, and is never taken back
-        once it may have been; a process that dies leaves its reservation spent. Several processes may use one ledger.
+        chosen. A spending is on disk before data is read, and is taken back by itself only if the request fails before
+        the first row is read; a process that dies leaves it spent. Several processes may use one ledger. The owner may
+        take back by hand (`void`) what failed or was never drawn from, and has to say why.
 
     Args:
         path: the file. It is made, for its owner alone, if it is not there and a budget is given.
@@ -42,10 +60,12 @@ class Ledger:
         delta: of the budget; 0 allows only releases with delta = 0.
         accounting: "basic" (default) or "tight": see `dptally.ledger.budget.Budget`. Fixed when the ledger is made.
         sources: names of data sources; if given when the ledger is made, every spending must name one of them.
+        read_only: to look at a ledger without being able to spend from it.
 
     Raises:
         InvalidParameter: another budget than the file's, or no file and no budget.
-        UnreadableLedger: a file that is no ledger, was altered or cut short, or is of a newer version.
+        UnreadableLedger: a file that is no ledger, was altered, cut short or separated from the note beside it, or is
+            of a newer version.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "budget.db"
@@ -62,6 +82,7 @@ class Ledger:
         delta: object = None,
         accounting: Accounting | None = None,
         sources: Sequence[str] | None = None,
+        read_only: bool = False,
     ) -> None:
         self.path = Path(path)
         if accounting not in (None, "basic", "tight"):
@@ -73,10 +94,10 @@ class Ledger:
         if self.path.is_dir():
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
         if not self.path.exists():
-            if asked is None:
+            if asked is None or read_only:
                 raise InvalidParameter(f"{self.path} is not there; give epsilon and delta to make a new ledger.")
             Storage.create(self.path, _header(Budget(*asked, accounting or "basic"), named or ()))
-        self._storage = Storage(self.path)
+        self._storage = Storage(self.path, read_only=read_only)
         self._books = Books(str(self.path))
         try:
             self._open()
@@ -151,10 +172,28 @@ class Ledger:
         return list(self._books.entries.values())
 
     def remaining(self, partitioning: str | None = None, part: str | None = None) -> tuple[Fraction, Fraction]:
-        """Epsilon and delta that are left by basic composition, for the whole data or for one part."""
+        """Epsilon and delta that are left under the ledger's accounting, for the whole data or for one part.
+
+        A release that spends both is allowed. With basic accounting nothing larger is, and they may be spent in pieces.
+        With tight accounting a release with less of the one may have more of the other.
+
+        Args:
+            partitioning: how units are divided, for what is left for one part of them.
+            part: which part; it need not have spent anything yet.
+        """
         self._refresh()
-        epsilon, delta = self._books.spent.largest(_group(partitioning, part))
-        return self.epsilon - epsilon, self.delta - delta
+        return self._books.spent.left(self._books.budget, _group(partitioning, part))
+
+    def parts(self) -> list[tuple[str, str]]:
+        """Partitionings and parts that something counts as spent on, in order."""
+        self._refresh()
+        return sorted(group for group in self._books.spent.groups if group is not None)
+
+    @property
+    def restored(self) -> list[Restored]:
+        """When an owner has accepted a ledger whose note was missing or said something else, and why."""
+        self._refresh()
+        return list(self._books.restored)
 
     def totals(self) -> list[Total]:
         """What was spent, by basic, optimal and tight composition, for the units that lost most.
@@ -197,6 +236,8 @@ class Ledger:
             part: the part of that partitioning that the release is about: only data of its units is read.
             who: who spends it.
         """
+        if unit == EACH_ROW:
+            raise InvalidParameter(f"unit may not be {EACH_ROW!r}: that is what a ledger calls rows without a unit.")
         return Account(self, source, check_name("unit", unit), partitioning, part, who)
 
     def reserve(
@@ -227,6 +268,9 @@ class Ledger:
         """
         if not isinstance(spending, Spending) or Spending.read(spending.facts()) != spending:
             raise InvalidParameter("a ledger takes events that it knows how to account for, and this is none.")
+        text = _json(spending.facts())
+        if len(text) > LARGEST_TEXT:
+            raise InvalidParameter("epsilon and delta have too many digits for a ledger.")
         check_name("source", source)
         check_name("who", who)
         group = _group(partitioning, part)
@@ -236,9 +280,8 @@ class Ledger:
         self._refuse(
             spending, group, unit
         )  # once outside of the transaction, so that others need not wait for the answer
-        release_id = _random_name()
-        with self._storage.writing():
-            self._catch_up()
+        release_id = _random(16).hex()
+        with self._writing():
             self._refuse(spending, group, unit)
             number = len(self._books.entries) + 1
             entry_hash = self._append(
@@ -249,11 +292,11 @@ class Ledger:
                 unit=unit,
                 partitioning=partitioning,
                 part=part,
-                spending=_json(spending.facts()),
+                spending=text,
                 release_id=release_id,
                 note=note,
             )
-        return Reservation(self, Record(release_id, self.ledger_id, number, entry_hash))
+        return Reservation(self, Record(release_id, self.ledger_id, None, entry_hash), number)
 
     def check(self, spending: Spending, *, partitioning: str | None = None, part: str | None = None) -> None:
         """Refuse as `reserve` would now, and spend nothing.
@@ -271,13 +314,20 @@ class Ledger:
             InvalidParameter: if the ledger has no such entry, its draw has not begun, or it is another spending.
         """
         self._refresh()
-        entry = self._books.entries.get(record.entry)
-        same = entry is not None and record == Record(entry.release_id, self.ledger_id, entry.number, entry.entry_hash)
-        if entry is None or not same or entry.state not in ("drawn", "published") or entry.spending != spending:
+        entry = self._entry_of(record)
+        mine = entry is not None and record.ledger_id == self.ledger_id and entry.spending == spending
+        if entry is None or not mine or entry.state not in ("drawn", "published"):
             raise InvalidParameter("The ledger has no matching reservation to continue.")
-        found = Reservation(self, record)
+        found = Reservation(self, record, entry.number)
         found.state = entry.state
         return found
+
+    def _entry_of(self, record: Record) -> Entry | None:
+        """The entry that a record is of; None if there is none, or it differs."""
+        entry = self._books.entries.get(self._books.releases.get(record.release_id, 0))
+        if entry is None or entry.entry_hash != record.entry_hash or record.entry not in (None, entry.number):
+            return None
+        return entry
 
     def _refuse(self, spending: Spending, group: Group, unit: str | None = None) -> None:
         books = self._books
@@ -286,37 +336,63 @@ class Ledger:
         before = books.unit
         if unit is not None and before is not None and unit != before:
             raise InvalidParameter(
-                f"{self.path} has releases that protect {before!r}, and this one protects {unit!r}: such promises do "
-                "not add up; use a ledger for each, or account(unit=...) if both mean the same units."
+                f"{self.path} has releases that protect {before!r}, and this one protects {unit!r}: guarantees for "
+                "different privacy units cannot be composed; use a ledger for each, or account(unit=...) if both mean "
+                "the same units."
             )
+        if len(books.hashes) + _ROWS_OF_AN_ENTRY > MOST_ROWS:
+            raise InvalidParameter(f"{self.path} is full: it has as many rows as a ledger can have.")
         if books.spent.allows(books.budget, spending, group):
             return
-        epsilon, delta = books.spent.largest(group)
-        left = max(Fraction(0), self.epsilon - epsilon), max(Fraction(0), self.delta - delta)
-        how = (
-            ""
-            if self.accounting == "basic"
-            else " by basic composition, and tight composition does not allow it either"
-        )
-        raise BudgetExceeded(
-            f"the budget does not allow it: epsilon {_short(spending.epsilon)} and delta {_short(spending.delta)} are "
-            f"asked for, and of epsilon {_short(self.epsilon)} and delta {_short(self.delta)} there are "
-            f"{_short(left[0])} and {_short(left[1])} left{how}."
-        )
+        asked = f"this release needs epsilon {_short(spending.epsilon)}, delta {_short(spending.delta)}"
+        if self.accounting == "tight":  # what would be allowed takes longer to find out than others should wait
+            raise BudgetExceeded(
+                f"Budget exceeded: {asked}, which does not fit with what was spent under tight accounting; "
+                f"see what remains: dptally ledger show {shlex.quote(str(self.path))}."
+            )
+        epsilon, delta = books.spent.left(books.budget, group)
+        raise BudgetExceeded(f"Budget exceeded: {asked}; epsilon {_short(epsilon)}, delta {_short(delta)} remain.")
 
     def end_spending(self, *, who: str | None = None) -> None:
         """Close the budget for ever: nothing more can be reserved. What was reserved before may still be finished."""
         check_name("who", who)
-        with self._storage.writing():
-            self._catch_up()
+        with self._writing():
             if self._books.closed is not None:
                 raise InvalidParameter(f"{self.path} is closed already.")
             self._append("closed", 0, who=who)
 
+    def void(self, entry: int, *, reason: str, who: str | None = None) -> None:
+        """Take a spending back by hand, and say why; the history keeps both.
+
+        It is for what failed after data was read, and for what a process reserved that then died. Whoever does so
+        states that nobody learns anything from the failure itself: that a request failed at this point may depend on
+        the data, and is no longer paid for.
+
+        Args:
+            entry: its number.
+            reason: stays in the history; nothing private may be in it.
+            who: who says so.
+
+        Raises:
+            InvalidParameter: if it was published; or drawn from, and not known to have failed: its release may be
+                somewhere.
+        """
+        stated = check_reason(reason)
+        check_name("who", who)
+        with self._writing():
+            found = self._books.entries.get(entry)
+            if found is None:
+                raise InvalidParameter(f"{self.path} has no entry {entry}.")
+            if not self._books.may_become(entry, "void"):
+                raise InvalidParameter(
+                    f"entry {entry} of {self.path} is {found.state}, and stays so: only what failed, or was reserved "
+                    "and never drawn from, can be taken back."
+                )
+            self._append("void", entry, who=who, note=f"by hand: {stated}")
+
     def _move(self, number: int, state: str, *, note: str | None = None) -> None:
         """Append what became of a spending."""
-        with self._storage.writing(wait=state == "drawn"):
-            self._catch_up()
+        with self._writing(wait=state not in UNHURRIED):
             if not self._books.may_become(number, state):
                 raise InvalidParameter(f"entry {number} of {self.path} cannot become {state}.")
             self._append(state, number, note=note)
@@ -333,7 +409,7 @@ class Ledger:
             tuple: number and hash of the last row.
 
         Raises:
-            UnreadableLedger: if the history was altered or cut short.
+            UnreadableLedger: if the history was altered or cut short, or the note beside it says something else.
         """
         before = self._books
         self._books = Books(str(self.path))
@@ -362,8 +438,8 @@ class Ledger:
             raise PrivacyViolation("the release does not name a ledger: it was made without one.")
         if record.ledger_id != self.ledger_id:
             raise PrivacyViolation("the release names another ledger.")
-        entry = self._books.entries.get(record.entry)
-        if entry is None or (entry.release_id, entry.entry_hash) != (record.release_id, record.entry_hash):
+        entry = self._entry_of(record)
+        if entry is None:
             raise PrivacyViolation("the release is not recorded in this ledger: its history was cut or rewritten.")
         spent = entry.spending
         if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != (
@@ -378,26 +454,86 @@ class Ledger:
         """Let go of the file until it is used again. The budget stays open."""
         self._storage.disconnect()
 
+    @classmethod
+    def restore_note(cls, path: str | Path, *, reason: str, who: str | None = None) -> Ledger:
+        """Accept a ledger whose note is missing, garbled or says something else, and write a new one.
+
+        The note is what shows an older copy, lost rows, and a ledger that is in use under two names. The owner who
+        accepts the ledger without it states that nothing was spent that is not in it.
+
+        Args:
+            path: of the ledger.
+            reason: stays in the history.
+            who: who says so.
+
+        Raises:
+            InvalidParameter: if the note is as it should be.
+            UnreadableLedger: if the ledger itself is not whole.
+        """
+        stated = check_reason(reason)
+        check_name("who", who)
+        found = cls.__new__(cls)
+        found.path = Path(path)
+        if not found.path.is_file():
+            raise InvalidParameter(f"{found.path} is not there.")
+        found._storage, found._books = Storage(found.path), Books(str(found.path))
+        noted = found._storage.noted()
+        with found._storage.reading():
+            found._read_all()
+            if found._note_problem(found._storage.noted() if found._books.version > 1 else noted) is None:
+                raise InvalidParameter(f"the note of {found.path} is as it should be; there is nothing to restore.")
+        with found._writing(restore=True):
+            said = None if noted is None else {"noted": {"sequence": noted.new[0], "hash": noted.new[1]}}
+            found._append("note restored", 0, who=who, note=stated, spending=None if said is None else _json(said))
+        found._refresh()
+        return found
+
     # ---- keeping up with the file ----
 
     def _open(self) -> None:
         """Verify everything there is."""
-        # The note first: another process may append between the two, and the note must not be ahead for that reason.
-        noted = self._storage.noted_head()
+        noted = self._storage.noted()
         with self._storage.reading():
-            self._books.follow(self._storage.rows(0))
-            head = self._storage.head()
-        if not self._books.hashes or head != self._books.last:
+            self._read_all()
+            self._check_note(noted)
+
+    def _read_all(self) -> None:
+        self._books.follow(self._storage.rows(0))
+        if not self._books.hashes or self._storage.head() != self._books.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
-        if noted is not None:
-            number, digest = noted
-            if number >= len(self._books.hashes) or self._books.hashes[number] != digest:
-                raise UnreadableLedger(
-                    f"{self.path} ends before, or differs from, what {self._storage.head_file.name} has noted: rows "
-                    "were lost, or this is an older copy."
-                )
 
     def _refresh(self) -> None:
+        noted = self._storage.noted()
+        with self._storage.reading():
+            self._catch_up()
+            self._check_note(noted)
+
+    @contextlib.contextmanager
+    def _writing(self, *, wait: bool = True, restore: bool = False) -> Iterator[None]:
+        """A transaction that begins with everything others have appended.
+
+        Args:
+            wait: as in `Storage.writing`.
+            restore: whether to go on whatever the note says.
+        """
+        if self._books.version == 1:
+            self._upgrade(restore=restore)
+        with self._storage.writing(wait=wait, create_note=restore):
+            self._catch_up()
+            if not restore:
+                self._check_note(None)
+            yield
+
+    def _upgrade(self, *, restore: bool) -> None:
+        """Give a ledger of format 1 a key, for the hashes that releases carry from now on."""
+        noted = self._storage.noted()
+        with self._storage.writing(create_note=restore or len(self._books.hashes) == 1):
+            self._catch_up()
+            if not restore:
+                self._check_note(noted)
+            if self._books.version == 1:
+                self._append("upgraded", 0, spending=_json(key_facts(_random(KEY_BYTES))))
+                self._storage.upgrade()
         with self._storage.reading():
             self._catch_up()
 
@@ -405,18 +541,52 @@ class Ledger:
         """Verify and take in what other processes have appended; inside a transaction."""
         number, digest = self._books.last
         rows = self._storage.rows(number)
-        if not rows or rows[0][1] != digest:
+        if next(rows, (None, None))[1] != digest:
             raise UnreadableLedger(f"{self.path} was rewritten while it was in use.")
-        self._books.follow(rows[1:])
+        self._books.follow(rows)
         if self._storage.head() != self._books.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
+
+    def _check_note(self, before: Noted | None) -> None:
+        """Refuse a history that does not end where the note beside it says; inside a transaction.
+
+        Inside, as nobody can commit meanwhile: the note is then about this state of the file, or about the next one,
+        and names the last row in both cases (see `dptally.ledger.note`).
+
+        Args:
+            before: what the note said before the transaction began: notes of format 1 are written after commits, so
+                they must not be read later than the history.
+        """
+        problem = self._note_problem(self._storage.noted() if self._books.version > 1 else before)
+        if problem is not None:
+            raise UnreadableLedger(problem)
+
+    def _note_problem(self, noted: Noted | None) -> str | None:
+        """What is wrong with the note, as a sentence; None if nothing is."""
+        books, name = self._books, self._storage.note.path.name
+        if noted is None:
+            if books.version == 1 and len(books.hashes) == 1:
+                return None  # format 1 wrote the first note with the first spending
+            why = f"{self.path} has no readable note ({name}) beside it, and one was written with it"
+            what = "put it back, or mount the whole directory of the ledger"
+        elif books.ends_with(noted.new) or (noted.counter and books.ends_with(noted.old)):
+            return None
+        elif not books.has(noted.new):
+            why = f"{self.path} ends before, or differs from, what {name} has noted"
+            what = "rows were lost, or it is an older copy: put the right file back"
+        elif noted.counter == 0 and books.version == 1:
+            return None  # of format 1, whose notes may be behind
+        else:
+            why = f"{self.path} has rows that {name} knows nothing of"
+            what = "the ledger was used under another name: use it under one, with the note that is beside it there"
+        return f"{why}; {what}; {_RESTORE} dptally ledger restore-note {shlex.quote(str(self.path))} --reason TEXT."
 
     def _append(self, state: str, entry: int, **columns: str | None) -> str:
         """Write a row that follows, inside a transaction, and return its hash; the books take it in when next used."""
         number, previous = self._books.last
         time = _now()
         row = Row(number + 1, time, max(time, self._books.latest), state, entry, **columns)
-        digest = row_hash(previous, row)
+        digest = row_hash(previous, row, self._books.key)
         self._storage.append(row, digest)
         return digest
 
@@ -449,44 +619,58 @@ class Reservation:
     """A spending that is on disk, for a release that is still to be made.
 
     "drawn" must be on disk before the first secret random word of the draw is read. "published" says that the release
-    was handed to whoever asked for it. "void" gives the budget back, and is possible only as long as nothing can have
-    been drawn: it is for a source that could not be read.
+    was handed to whoever asked for it, "failed" that there is none. "void" gives the budget back, and is possible only
+    as long as nothing was drawn: it is for a request that failed before any row was read.
 
     Attributes:
         record: what goes into the release.
+        number: of the entry.
+        state: of the entry, as far as this process has changed it.
     """
 
-    def __init__(self, ledger: Ledger, record: Record) -> None:
+    def __init__(self, ledger: Ledger, record: Record, number: int) -> None:
         self._ledger = ledger
         self.record = record
+        self.number = number
         self.state = "reserved"
+
+    @property
+    def path(self) -> Path:
+        """Of the ledger."""
+        return self._ledger.path
 
     def drawn(self) -> None:
         """Say, on disk, that the draw begins; it is then spent whatever happens."""
         if self.state == "reserved":
             self.state = "drawn"  # before it is written: from here on nothing may give it back
-            self._ledger._move(self.record.entry, "drawn")
+            self._ledger._move(self.number, "drawn")
 
     def published(self) -> None:
         """Say that the release was handed over."""
         self.drawn()
         if self.state == "drawn":
-            self._ledger._move(self.record.entry, "published")
+            self._ledger._move(self.number, "published")
             self.state = "published"
 
+    def failed(self) -> None:
+        """Say that there will be no release. It stays spent: whether a request fails may depend on the data."""
+        if self.state in ("reserved", "drawn"):
+            self.state = "failed"
+            self._ledger._move(self.number, "failed")
+
     def void(self, note: str) -> None:
-        """Give it back, as nothing was drawn.
+        """Give it back, as nothing was read.
 
         Args:
             note: why; it becomes part of the history, so nothing private may be in it.
 
         Raises:
-            InvalidParameter: if it has been drawn.
+            InvalidParameter: if it has been drawn or has failed.
         """
         if self.state != "reserved":
             raise InvalidParameter(f"what is {self.state} cannot be given back.")
+        self._ledger._move(self.number, "void", note=note)
         self.state = "void"
-        self._ledger._move(self.record.entry, "void", note=note)
 
 
 def _as_budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction] | None:
@@ -504,7 +688,8 @@ def _as_budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction] | No
 
 def _header(budget: Budget, sources: tuple[str, ...]) -> Row:
     time = _now()
-    return Row(0, time, time, "created", 0, spending=_json(budget_facts(_random_name(), budget, sources)))
+    facts = budget_facts(_random(16).hex(), _random(KEY_BYTES), budget, sources)
+    return Row(0, time, time, "created", 0, spending=_json(facts))
 
 
 def _group(partitioning: str | None, part: str | None) -> Group:
@@ -517,11 +702,11 @@ def _group(partitioning: str | None, part: str | None) -> Group:
     return None if partitioning is None or part is None else (partitioning, part)
 
 
-def _random_name() -> str:
-    """128 fresh random bits; public."""
+def _random(count: int) -> bytes:
+    """So many fresh random bytes; a multiple of eight."""
     from dptally.randomness import SystemBits
 
-    return SystemBits().words(2).tobytes().hex()
+    return SystemBits().words(count // 8).tobytes()
 
 
 def _json(facts: object) -> str:

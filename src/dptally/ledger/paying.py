@@ -1,16 +1,25 @@
-"""Paying for a release: reserve, read, say that the draw begins, draw, say that it was published.
+"""Paying for a release: reserve, open the source, read, say that the draw begins, draw, say that it was published.
 
 ::
 
     with paying(ledger, spending, bits, unit=unit) as paid:
+        with paid.opening():
+            ...                              # columns and types that are declared; no row
         ...                                  # read data; `bits` may choose which keys of a unit are counted
         drawn = mechanism.draw(data, paid.bits)
         release = ...paid.sign(guarantee)...
 
-What counts as the draw. Random words that decide which of a unit's keys are counted are taken from `bits`: if reading
-then fails, nothing that depends on them is seen by anyone, and the reservation is given back. Everything that the
-guarantee of the release rests on, the sampling of rows or keys while they are read among it, takes its words from
-`paid.bits`: its first word is handed out only when "drawn" is on disk. From then on nothing is given back.
+**What is given back.** Whether a request fails once rows are read may depend on the rows, so a failure is an answer:
+whoever got the budget back could ask until the answers add up to a number. So what fails inside of `paid.opening()`,
+where nothing but public declarations is looked at, is void; whatever fails anywhere else, for whatever reason, an
+interruption among them, stays spent, and the history says "failed". A step that somebody forgets to put into
+`opening()` costs budget when it fails; nothing that is forgotten gives any back. The owner can void a failed entry by
+hand (`Ledger.void`), with a reason.
+
+**What counts as the draw.** Random words that decide which of a unit's keys are counted are taken from `bits`: nothing
+that depends on them is seen by anyone before the draw. Everything that the guarantee of the release rests on, the
+sampling of rows or keys while they are read among it, takes its words from `paid.bits`: its first word is handed out
+only when "drawn" is on disk.
 
 A release that was drawn from a seed is not private, and pays all the same.
 """
@@ -18,6 +27,7 @@ A release that was drawn from a seed is not private, and pays all the same.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,13 +45,16 @@ if TYPE_CHECKING:
     from dptally.privacy.guarantee import Guarantee
     from dptally.randomness import BitSource
 
-__all__ = ["EACH_ROW", "AnyLedger", "Paid", "as_account", "paying"]
+__all__ = ["EACH_ROW", "AnyLedger", "Paid", "as_account", "paying", "spent_by", "unit_name"]
 
 AnyLedger: TypeAlias = "Ledger | Account | str | Path"
 """What may be given as a ledger: one, an account of one, or the path of one."""
 
 EACH_ROW = "each row"
 """What a ledger calls the unit where every row, or every occurrence of a key, is a unit of its own."""
+
+_COLUMN = "column "
+_SPENT = "_dptally_spent"
 
 
 class PaidBits:
@@ -76,6 +89,18 @@ class Paid:
     bits: BitSource
     reservation: Reservation | None = None
 
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """For what looks at public declarations alone, and at no row: if it fails, the budget is given back."""
+        try:
+            yield
+        except BaseException:
+            if self.reservation is not None and self.reservation.state == "reserved":
+                # Where it cannot be written down it stays reserved, which counts as spent: the safe side.
+                with contextlib.suppress(DptallyError):
+                    self.reservation.void("failed before any row was read")
+            raise
+
     def begin(self) -> None:
         """Have "drawn" on disk, for a draw whose words were made from a secret that nobody has seen."""
         if self.reservation is not None:
@@ -88,7 +113,7 @@ class Paid:
 
 @contextlib.contextmanager
 def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, unit: str | None) -> Iterator[Paid]:
-    """Reserve before the block is entered; void if it fails before the draw; published when it ends.
+    """Reserve before the block is entered; published when it ends, failed if it fails, void if `Paid.opening` does.
 
     Args:
         ledger: a ledger, an account of one, the path of one, or None to pay nothing.
@@ -104,16 +129,42 @@ def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, uni
         return
     account = as_account(ledger)
     seeded = None if bits.private else "drawn from a seed: not private"
-    reservation = account.reserve(spending, unit=unit or EACH_ROW, note=seeded)
+    reservation = account.reserve(spending, unit=unit_name(unit), note=seeded)
     try:
         yield Paid(PaidBits(bits, reservation), reservation)
+        reservation.published()
     except BaseException as error:
-        if reservation.state == "reserved":
-            # Where it cannot be written down it stays reserved, which counts as spent: the safe side.
-            with contextlib.suppress(DptallyError):
-                reservation.void(f"failed before the draw: {type(error).__name__}")
+        if reservation.state != "void":
+            with contextlib.suppress(DptallyError):  # it stays reserved or drawn, which count as well
+                reservation.failed()
+            said = (
+                f"The budget stays spent, as entry {reservation.number} of the ledger: this failed after data was "
+                "opened, and whether it does may depend on the data. To take it back by hand, say why: dptally ledger "
+                f"void {shlex.quote(str(reservation.path))} {reservation.number} --reason TEXT."
+            )
+            error.add_note(said)
+            setattr(error, _SPENT, said)
         raise
-    reservation.published()
+
+
+def spent_by(error: BaseException) -> str | None:
+    """What to say about the budget after a failure, if it stays spent, and what the owner can do.
+
+    Beside the notes of the exception, as an engine's own notes may quote rows.
+    """
+    said = getattr(error, _SPENT, None)
+    return said if isinstance(said, str) else None
+
+
+def unit_name(column: str | None) -> str:
+    """What a ledger calls a unit: `EACH_ROW`, or the column's name, written so that no column can be taken for rows.
+
+    >>> unit_name(None), unit_name("user"), unit_name("each row"), unit_name("column each row")
+    ('each row', 'user', 'column each row', 'column column each row')
+    """
+    if column is None:
+        return EACH_ROW
+    return _COLUMN + column if column == EACH_ROW or column.startswith(_COLUMN) else column
 
 
 def as_account(ledger: object) -> Account:

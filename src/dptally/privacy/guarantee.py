@@ -13,21 +13,23 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True)
 class Record:
-    """Where a ledger has the spending of a release. Public.
+    """Where a ledger has the spending of a release. Public, so it must tell nothing about other spendings.
 
     Attributes:
         release_id: 128 random bits as hexadecimal text, of this release alone.
         ledger_id: the ledger's own 128 random bits.
-        entry: which entry of the ledger.
-        entry_hash: the hash of the entry's first row in the ledger's chain, which stands for all of the history before.
+        entry: which entry of the ledger; None, as numbers tell how many attempts there were before. Releases made with
+            earlier versions have one.
+        entry_hash: the hash of the entry's first row in the ledger's chain, which stands for all of the history before;
+            under a secret key of the ledger, so that no guess about that history can be tested with it.
     """
 
     release_id: str
     ledger_id: str
-    entry: int
+    entry: int | None
     entry_hash: str
 
-    def facts(self) -> dict[str, str | int]:
+    def facts(self) -> dict[str, str | int | None]:
         """As plain data for metadata."""
         return {
             "release_id": self.release_id,
@@ -49,9 +51,10 @@ class Record:
         sizes = [32, 32, 64]
         if [len(name) for name in names] != sizes or not all(_HEX_DIGITS.issuperset(name) for name in names):
             raise ValueError("not a record")
-        if isinstance(facts["entry"], bool) or not isinstance(facts["entry"], int):
+        entry = facts.get("entry")
+        if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int)):
             raise ValueError("not a record")
-        return cls(names[0], names[1], facts["entry"], names[2])
+        return cls(names[0], names[1], entry, names[2])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.ledger.paying import paying
+from dptally.ledger.paying import Paid, paying
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
 from dptally.privacy import Guarantee
 from dptally.progress import Progress, progress_reporter
@@ -110,7 +111,8 @@ def publish_quantiles(
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
     make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
     chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
-    rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
+    failing = paying(ledger, chosen.spends, bits, unit=unit)
+    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
     grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid.levels != chosen.levels:
@@ -190,7 +192,8 @@ def find_quantile(
         rounds=rounds,
     )
     search = make(cut())  # whatever the column is: a bad request is refused before anything is opened
-    rows = _open(source, value, unit, count, format, table=table, query=query, types=types)
+    failing = paying(ledger, search.spends, bits, unit=unit)
+    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
     grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid != search.grid:
@@ -207,13 +210,31 @@ def find_quantile(
 
 
 def _open(
-    source: Any, value: str | None, unit: str | None, count: str | None, format_name: str | None, **place: Any
+    failing: AbstractContextManager[Paid],
+    source: Any,
+    value: str | None,
+    unit: str | None,
+    count: str | None,
+    format_name: str | None,
+    **place: Any,
 ) -> Rows:
+    """Open the source before anything is paid, since the type of its column decides about the grid.
+
+    Where columns are not declared, opening is reading, and a failure is paid for like a release: with `failing`.
+    """
     from dptally.sources import open_rows
+    from dptally.sources.declared import check_request_for
 
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
-    return open_rows(source, key=value, unit=unit, count=count, nulls="drop", format=format_name, **place)
+    request = {"key": value, "unit": unit, "count": count, "nulls": "drop", "format": format_name, **place}
+    if check_request_for(source, **request):
+        return open_rows(source, **request)
+    try:
+        return open_rows(source, **request)
+    except BaseException:
+        with failing:
+            raise
 
 
 def _count(

@@ -19,7 +19,7 @@ from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import OutOfMemory, Session, check_memory_limit
 from dptally.summaries.counting import Counting, Progress
 
-__all__ = ["Frequencies", "count_keys", "count_occurrences"]
+__all__ = ["Frequencies", "check_repeated", "count_keys", "count_occurrences"]
 
 _REPEATED, _NOTHING = -2, -3
 _MOST_PARTS = 4**5
@@ -223,6 +223,18 @@ def count_keys(
     )
 
 
+def check_repeated(rows: Rows) -> None:
+    """Refuse rows that can be read only once, for a sample size.
+
+    Raises:
+        InvalidParameter: they can.
+    """
+    if rows.once:
+        raise InvalidParameter(
+            "a sample size needs a source that can be read twice: once for the total, once for the keys."
+        )
+
+
 def count_occurrences(rows: Rows, *, memory_limit: str | None = None) -> int:
     """The number of occurrences that `count_keys` would count, without a unit. Private, and exact.
 
@@ -230,9 +242,6 @@ def count_occurrences(rows: Rows, *, memory_limit: str | None = None) -> int:
         InvalidParameter: the source can be read only once, and is needed again for the keys.
         InvalidSource: the data cannot be read as asked.
     """
-    if rows.once:
-        raise InvalidParameter(
-            "a sample size needs a source that can be read twice: once for the total, once for the keys."
-        )
+    check_repeated(rows)
     with count_keys(rows, max_keys_per_unit=1, bits=SystemBits(), memory_limit=memory_limit) as frequencies:
         return sum(int(counts.sum()) for _, counts in frequencies.batches())

@@ -130,7 +130,7 @@ def _refused(scene: Scene, warm: WarmStart, outcome: Outcome) -> None:
     outcome.counts["starts refused for the budget"] += 1
     if (
         status == 0
-        or "the budget does not allow it" not in said
+        or "Budget exceeded" not in said
         or scene.books().rows != rows
         or [entry for entry in files if not entry[0].startswith(".")]
         != sorted((path.name, _stamp(path)) for path in scene.output.iterdir() if not path.name.startswith("."))

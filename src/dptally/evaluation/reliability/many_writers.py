@@ -50,7 +50,7 @@ def share_a_budget(settings: Settings, directory: Path) -> Outcome:
     handed = [line for text in notes for line in text.splitlines() if line != "refused"]
     books = read_books(ledger, fresh(directory, "scratch"))
     outcome.violations += books.violations
-    recorded = [f"{number} {one.release_id}" for number, one in books.spent.items() if one.state == "published"]
+    recorded = [one.release_id for one in books.spent.values() if one.state == "published"]
     if sorted(handed) != sorted(recorded):
         outcome.violations.append("what processes were handed is not what the ledger has as published")
     if len(handed) != releases:

@@ -6,6 +6,7 @@ Every function returns violations, one sentence each; none is good.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import shutil
 import sqlite3
@@ -18,7 +19,16 @@ from typing import Any
 
 __all__ = ["Books", "LedgerWatch", "hidden_files", "left_in", "read_books", "read_release", "read_sketch"]
 
-_NEXT = {"reserved": {"drawn", "void"}, "drawn": {"published"}, "published": set[str](), "void": set[str]()}
+_NEXT = {
+    "reserved": {"drawn", "failed", "void"},
+    "drawn": {"published", "failed"},
+    "failed": {"void"},
+    "published": set[str](),
+    "void": set[str](),
+}
+_OF_THE_LEDGER = {"closed", "upgraded", "note restored"}
+_NEED_NOT_WAIT = {"published", "failed", "void"}
+_SECOND_SLOT, _SLOT = 4096, 512
 
 
 @dataclass
@@ -69,9 +79,9 @@ class Books:
 def read_books(ledger: Path, scratch: Path) -> Books:
     """Copy a ledger that no process has open, as it was left, and add up the copy by plain SQL."""
     copy = scratch / "copy.db"
-    for suffix in ("", "-wal", "-shm", "-head"):
+    for suffix in ("", "-journal", "-head"):
         copy.with_name(copy.name + suffix).unlink(missing_ok=True)
-    for suffix in ("", "-wal", "-head"):
+    for suffix in ("", "-journal", "-head"):
         if (part := ledger.with_name(ledger.name + suffix)).exists():
             shutil.copyfile(part, copy.with_name(copy.name + suffix))
     books = Books()
@@ -88,31 +98,49 @@ def read_books(ledger: Path, scratch: Path) -> Books:
     _follow(books, [dict(zip(names, row, strict=True)) for row in rows])
     if head != [(rows[-1][0], rows[-1][-1])]:
         books.violations.append("the ledger's second table does not name its last row")
-    if (noted := copy.with_name(copy.name + "-head")).exists() and (text := noted.read_text().split()):
-        place = int(text[0])
-        if place >= len(rows) or rows[place][-1] != text[1]:
-            books.violations.append("the head file is ahead of the ledger")
+    books.violations += _check_note(copy.with_name(copy.name + "-head"), rows)
     if books.total[0] > books.budget[0] or books.total[1] > books.budget[1]:
         books.violations.append("more was spent than the budget holds")
     return books
 
 
+def _check_note(note: Path, rows: list[Any]) -> list[str]:
+    """Whether the newer of the two slots names the last row, but for rows that need not wait for the disk."""
+    if not note.exists():
+        return ["the note is missing"]
+    content, slots = note.read_bytes(), []
+    for place in (0, _SECOND_SLOT):
+        words = content[place : place + _SLOT].decode("ascii", "replace").split()
+        if len(words) == 7 and hashlib.sha256(" ".join(words[:6]).encode()).hexdigest() == words[6]:
+            slots.append((int(words[1]), {(int(words[2]), words[3]), (int(words[4]), words[5])}))
+    if not slots:
+        return ["the note is not readable"]
+    named, last = max(slots, key=lambda slot: slot[0])[1], len(rows) - 1
+    while rows[last][3] in _NEED_NOT_WAIT and (last, rows[last][-1]) not in named:
+        last -= 1
+    return [] if (last, rows[last][-1]) in named else ["the note names another row than the last one"]
+
+
 def _follow(books: Books, rows: list[dict[str, Any]]) -> None:
-    previous = "0" * 64
+    previous, key = "0" * 64, b""
     for number, row in enumerate(rows):
         columns = json.dumps([value for name, value in row.items() if name != "hash"], separators=(",", ":"))
-        previous = hashlib.sha256(bytes.fromhex(previous) + columns.encode()).hexdigest()
+        covered = bytes.fromhex(previous) + columns.encode()
+        previous = (hmac.new(key, covered, "sha256") if key else hashlib.sha256(covered)).hexdigest()
         if row["hash"] != previous or row["sequence"] != number:
             books.violations.append(f"row {number} does not follow from the rows before it")
             return
         books.late += row["time"] < row["latest"]
         facts = json.loads(row["spending"] or "{}")
+        key = bytes.fromhex(facts["key"]) if "key" in facts else key
         if row["state"] == "created":
             books.ledger_id = facts["ledger_id"]
             books.budget = Fraction(facts["epsilon"]), Fraction(facts["delta"])
         elif row["state"] == "reserved":
             amount = Fraction(facts["epsilon"]), Fraction(facts["delta"])
             books.spent[row["entry"]] = Spent("reserved", *amount, row["release_id"], row["hash"])
+        elif row["state"] in _OF_THE_LEDGER:
+            continue
         elif row["state"] in _NEXT[books.spent[row["entry"]].state]:
             books.spent[row["entry"]].state = row["state"]
         else:
@@ -134,7 +162,8 @@ def read_release(path: Path, books: Books, marker: str) -> tuple[list[str], int]
     except (pa.ArrowException, OSError, ValueError, KeyError):
         return [f"{path.name} cannot be read"], 0
     found = []
-    record, spent = facts["record"], books.spent.get(facts["record"]["entry"])
+    record = facts["record"]
+    spent = next((one for one in books.spent.values() if one.release_id == record["release_id"]), None)
     if (
         spent is None
         or spent.state not in ("drawn", "published")
@@ -143,6 +172,8 @@ def read_release(path: Path, books: Books, marker: str) -> tuple[list[str], int]
         or (Fraction(facts["epsilon"]), Fraction(facts["delta"])) != (spent.epsilon, spent.delta)
     ):
         found.append(f"{path.name} was published, and the ledger has no spending for it")
+    if record["entry"] is not None:
+        found.append(f"{path.name} tells how many entries there were before it")
     if marker.encode() in packed or any(marker in map(str, column.to_pylist()) for column in table.columns):
         found.append(f"{path.name} has the rare key")
     return found, table.num_rows

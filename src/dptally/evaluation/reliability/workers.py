@@ -67,7 +67,7 @@ def publish_until_refused(ledger: str, notes: str, go: str) -> None:
                 return
             record = release.guarantee.record
             if record is not None:
-                written.write(f"{record.entry} {record.release_id}\n")
+                written.write(f"{record.release_id}\n")
 
 
 def spend_for_a_while(ledger: str, notes: str, go: str, seconds: str) -> None:

@@ -140,7 +140,8 @@ def _paid(found: list[str], state: Path, ledger: Path) -> list[str]:
     asked = [attempt["number"] for attempt in facts["attempts"]]
     again = len(asked) - len(set(asked))
     drawn = [one for one in books.spent.values() if one.state in ("drawn", "published")]
-    paid = books.spent.get((facts["paid"] or {"entry": 0})["entry"])
+    release = (facts["paid"] or {"release_id": None})["release_id"]
+    paid = next((one for one in books.spent.values() if one.release_id == release), None)
     if asked and (paid is None or paid.state not in ("drawn", "published") or paid.epsilon != Fraction(1, 4)):
         found = [*found, "a round was asked, and its task was not paid for"]
     if len(drawn) < (1 if asked else 0) + again:

@@ -9,6 +9,6 @@
 from __future__ import annotations
 
 from dptally.privacy.accounting.spending import Part, Spending
-from dptally.privacy.accounting.totals import METHODS, Total, basic_total, optimal_total, tight_total
+from dptally.privacy.accounting.totals import METHODS, Total, basic_total, optimal_total, short_above, tight_total
 
-__all__ = ["METHODS", "Part", "Spending", "Total", "basic_total", "optimal_total", "tight_total"]
+__all__ = ["METHODS", "Part", "Spending", "Total", "basic_total", "optimal_total", "short_above", "tight_total"]

@@ -100,7 +100,7 @@ class Spending:
         for part in self.parts:
             if part.epsilon <= 0 or not 0 <= part.delta < 1 or not 1 <= part.copies <= _MOST_COPIES:
                 raise InvalidParameter("a part of an event has parameters that cannot be accounted for.")
-            if part.law is not None and dict(part.law).get("name") not in _PROFILED:
+            if part.law is not None and (dict(part.law).get("name") not in _PROFILED or not _plain(part.law)):
                 raise InvalidParameter("a part of an event has a law that cannot be accounted for.")
 
     def __hash__(self) -> int:
@@ -150,6 +150,11 @@ def law_part(law: Any, copies: int) -> Part:
     facts = law.facts()
     known = facts["name"] in _PROFILED and facts.get("scheme") is None
     return Part(law.epsilon, law.delta, copies, tuple(sorted(facts.items())) if known else None)
+
+
+def _plain(law: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether all parameters of a law are numbers, texts or nothing."""
+    return all(isinstance(value, str | int | float | None) for _, value in law)
 
 
 def _fraction(text: object) -> Fraction:

@@ -19,13 +19,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 
 from dptally.privacy.accounting.profiles import law_measures
 from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.loss_measures import ONE, LossMeasure, composed, delta_at, repeated, two_point_measure
 
-__all__ = ["METHODS", "Total", "basic_total", "counted_parts", "grid_step", "optimal_total", "tight_total"]
+__all__ = [
+    "METHODS",
+    "Total",
+    "basic_total",
+    "counted_parts",
+    "grid_step",
+    "optimal_total",
+    "short_above",
+    "tight_total",
+]
 
 METHODS = ("basic", "optimal", "tight")
 _FINEST = 2048  # steps for the epsilon of the budget
@@ -33,6 +41,9 @@ _COARSEST = 96
 _STEPS_OF_A_PART = 8
 _REACH, _MOST_PLACES = 4, 1024  # losses beyond that many times epsilon, or so many places, are merged
 _ANSWER_BITS = 20
+_SUM_BITS = 14_000  # of a denominator that is kept exactly; Python prints no number with more than 4300 digits
+_MOST_LAWS = 256  # different ones that profiles are worked out for
+_MOST_PARTS = 4096  # different ones that are composed
 
 
 @dataclass(frozen=True)
@@ -62,12 +73,20 @@ def basic_total(events: Iterable[Spending], *, epsilon: Fraction, delta: Fractio
         epsilon: of the budget.
         delta: of the budget.
     """
-    every = list(events)
-    sums = (
-        sum((event.epsilon for event in every), Fraction(0)),
-        sum((event.delta for event in every), Fraction(0)),
-    )
+    sums = Fraction(0), Fraction(0)
+    for event, times in Counter(events).items():
+        sums = short_above(sums[0] + times * event.epsilon), short_above(sums[1] + times * event.delta)
     return Total("basic", sums[1] if sums[0] <= epsilon else Fraction(1), sums[0] if sums[1] <= delta else None)
+
+
+def short_above(number: Fraction) -> Fraction:
+    """The number itself, or if its denominator is very long, the next larger multiple of 2^-14000.
+
+    Sums of numbers with many digits would get more digits with each of them, without end.
+    """
+    if number.denominator.bit_length() <= _SUM_BITS:
+        return number
+    return Fraction(math.ceil(number * (1 << _SUM_BITS)), 1 << _SUM_BITS)
 
 
 def optimal_total(
@@ -104,9 +123,15 @@ def _total(method: str, parts: Counter[Part], epsilon: Fraction, delta: Fraction
     if not parts:
         return Total(method, Fraction(0), Fraction(0))
     if delta == 0:  # then losses of every draw may be as large as they can be at once
-        sums = sum((part.epsilon * times for part, times in parts.items()), Fraction(0))
+        sums = Fraction(0)
+        for part, times in parts.items():
+            sums = short_above(sums + part.epsilon * times)
         pure = not any(part.delta for part in parts)
         return Total(method, Fraction(0 if pure and sums <= epsilon else 1), sums if pure else None)
+    if sum(part.law is not None for part in parts) > _MOST_LAWS:
+        parts = _without_laws(parts)
+    if len(parts) > _MOST_PARTS:
+        return Total(method, Fraction(1), None)
     step = grid_step(parts, epsilon)
     largest = sum(math.ceil(part.epsilon / step) * times for part, times in parts.items() if part.law is None)
     cut = max(_REACH * math.ceil(epsilon / step), _MOST_PLACES)
@@ -116,6 +141,14 @@ def _total(method: str, parts: Counter[Part], epsilon: Fraction, delta: Fraction
     both = _composed(parts, step, reach)
     at_epsilon = max(delta_at(measure, step, epsilon) for measure in both)
     return Total(method, Fraction(at_epsilon, ONE), _epsilon_at(both, step, delta) if with_epsilon else None)
+
+
+def _without_laws(parts: Counter[Part]) -> Counter[Part]:
+    """The same by epsilon and delta alone, which is more: working out the profile of each takes too long."""
+    plain: Counter[Part] = Counter()
+    for part, times in parts.items():
+        plain[Part(part.epsilon, part.delta)] += times
+    return plain
 
 
 def _sampled(part: Part) -> bool:
@@ -141,13 +174,16 @@ def grid_step(parts: Iterable[Part], epsilon: Fraction) -> Fraction:
 
 
 def _common_divisor(numbers: Sequence[Fraction]) -> Fraction:
-    return reduce(
-        lambda one, other: Fraction(
-            math.gcd(one.numerator * other.denominator, other.numerator * one.denominator),
-            one.denominator * other.denominator,
-        ),
-        numbers,
-    )
+    """The largest number that all are multiples of; a smaller one where that would have a very long denominator."""
+    found = numbers[0]
+    for number in numbers[1:]:
+        found = Fraction(
+            math.gcd(found.numerator * number.denominator, number.numerator * found.denominator),
+            found.denominator * number.denominator,
+        )
+        if found.denominator.bit_length() > _SUM_BITS:
+            break  # much finer than any grid: what it is does not matter any more
+    return found
 
 
 def _composed(parts: Counter[Part], step: Fraction, reach: int) -> list[LossMeasure]:
