@@ -7,16 +7,25 @@ import re
 __all__ = ["key_label", "printable", "without_credentials"]
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, keep: str = "") -> str:
     r"""Write out whatever is not printable: line breaks, escape sequences, changes of writing direction.
+
+    All that is shown of names and keys passes through here: on terminals, in reports, in charts.
+
+    Args:
+        text: of anyone.
+        keep: letters that stay as they are, though they are not printable.
 
     >>> printable("two\nlines \x1b[31m")
     'two\\nlines \\x1b[31m'
+    >>> printable("two\nlines \u202e", keep="\n")
+    'two\nlines \\u202e'
     """
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
     )
 
 

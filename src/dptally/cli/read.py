@@ -130,9 +130,9 @@ def add_commands(commands: Commands) -> None:
         _verify,
         summary="check the certificate of a release",
         details=(
-            "Rebuild the table from the release's parameters, compute its exact privacy loss again, and compare it\n"
-            "with the certificate and its SHA-256. It shows that the stated law keeps the stated guarantee; that the\n"
-            "values were drawn from it, nobody can see from a file."
+            "Rebuild the probability table from the release's parameters, compute its exact privacy loss again,\n"
+            "derive every field of the guarantee from it, and compare; also the certificate, its SHA-256 and the\n"
+            "rows. That the values were sampled from that table with secret bits, no file can show."
         ),
         example="dptally verify release.parquet",
         also="dptally verify release.parquet --json",

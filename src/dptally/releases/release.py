@@ -17,6 +17,7 @@ from dptally.estimates.frequencies import as_confidence, estimate_frequencies, e
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.integer_columns import integer_column, integers
 from dptally.key_expressions import read_expression
+from dptally.labels import printable
 from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.observation_models.reading import ReleasedLaw, read_law
 from dptally.privacy.guarantee_verifier import verify_table
@@ -83,7 +84,7 @@ class Release:
             if not self.guarantee.private
             else (f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}")
         )
-        return f"<Release of {len(self)} keys by {', '.join(self.key)}: {promise}>"
+        return f"<Release of {len(self)} keys by {', '.join(map(printable, self.key))}: {promise}>"
 
     # ---- the table ----
 

@@ -1,12 +1,18 @@
-"""HTML and SVG put together so that text can never become markup: whatever is not `Markup` is escaped."""
+"""HTML and SVG put together so that text can never become markup: whatever is not `Markup` is escaped.
+
+What is not printable, as changes of the writing direction, is written out: no text acts on what is around it.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable
 
+from dptally.labels import printable
+
 __all__ = ["Child", "Markup", "join", "tag"]
 
+_SPACES = "\n\u00a0\u202f"
 _VOID = frozenset({"br", "hr", "input", "link", "meta", "wbr"})
 
 
@@ -32,7 +38,7 @@ def join(*children: Child) -> Markup:
         if isinstance(child, Markup):
             parts.append(child)
         elif isinstance(child, str):
-            parts.append(html.escape(child, quote=True))
+            parts.append(_text(child))
         else:
             parts.append(join(*child))
     return Markup("".join(parts))
@@ -55,7 +61,11 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
         if setting is None or setting is False:
             continue
         attribute = given.rstrip("_").replace("_", "-")
-        written += f" {attribute}" if setting is True else f' {attribute}="{html.escape(str(setting), quote=True)}"'
+        written += f" {attribute}" if setting is True else f' {attribute}="{_text(str(setting))}"'
     if name in _VOID:
         return Markup(f"<{name}{written}>")
     return Markup(f"<{name}{written}>{join(*children)}</{name}>")
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text, keep=_SPACES), quote=True)
