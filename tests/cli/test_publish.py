@@ -112,6 +112,23 @@ def test_several_keys_several_files_and_a_count_column(tmp_path: Path, run: Run)
     assert 650 < rows[0]["estimate"] < 750
 
 
+def test_types_of_columns_are_stated(tmp_path: Path, run: Run) -> None:
+    """--type says what a column of text holds; what it must look like is said where it does not."""
+    (tmp_path / "a.csv").write_text("age,who\n" + "".join(f"{i % 2 + 7:03},{i}\n" for i in range(300)))
+    asked = ("publish", tmp_path / "a.csv", "--key", "age", "--unit", "who", *PRIVACY)
+    stated = json.loads(run(*asked, "--type", "age=int64", "--type", "who=decimal(9,2)", "--json").out)
+    assert [row["age"] for row in stated["rows"]] == [7, 8]
+    assert [row["age"] for row in json.loads(run(*asked, "--json").out)["rows"]] == ["007", "008"]
+    for given, message in (
+        (("age",), "--type must be COLUMN=TYPE, such as age=int64, got 'age'."),
+        (("age=int64", "age=text"), "--type names column 'age' twice."),
+        (("age=number",), "the type of column 'age' must be one of text, int64,"),
+        (("size=int64",), "types names 'size', which is neither a key nor the unit."),
+    ):
+        done = run(*asked, *(word for one in given for word in ("--type", one)))
+        assert done.status == 2 and message in done.err and not done.out
+
+
 def test_standard_input(events: Path) -> None:
     """- reads standard input."""
     process = start(

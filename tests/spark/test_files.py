@@ -47,6 +47,27 @@ def test_every_format_agrees_with_one_machine(spark: Any, tmp_path: Path) -> Non
         assert ours.table().equals(theirs.table())
 
 
+def test_units_and_types_agree_with_one_machine(spark: Any, tmp_path: Path) -> None:
+    """JSON numbers that are equal are one unit, text is another, and stated types are those of the columns."""
+    lines = [f'{{"k": {i % 3}.0, "u": {unit}}}' for i in range(900) for unit in (i, f"{i}.0", f"{i}e0", f'"{i}"')]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    source, request = str(tmp_path / "a.jsonl"), {"key": "k", "unit": "u", **PRIVACY}
+    for types in (None, {"k": "int64"}, {"k": "decimal(5,1)", "u": "float64"}):
+        ours = dptally.publish(source, engine="spark", types=types, randomness=SeededBits(1), **request)
+        theirs = dptally.publish(source, types=types, randomness=SeededBits(1), **request)
+        assert len(ours) == 3 and ours.table().schema == theirs.table().schema
+        units = 300 if types and "u" in types else 600
+        assert all(abs(value - units) < 60 for value in ours.table()["estimate"])
+    with pytest.raises(InvalidParameter, match="Spark has no type for column 'k'"):
+        open_files(source, key="k", types={"k": "time"}, session=spark)
+    frame = open_files(source, key="k", session=spark)
+    with pytest.raises(InvalidParameter, match="a Spark DataFrame declares all"):
+        dptally.publish(frame, key="k", types={"k": "int64"}, **PRIVACY)
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "a.jsonl")
+    with pytest.raises(InvalidSource, match="are one file"):
+        open_files(str(tmp_path / "*.jsonl"), key="k", session=spark)
+
+
 def test_bad_files(spark: Any, tmp_path: Path) -> None:
     """Missing files and columns, standard input, and rows with too few fields are answered as on one machine."""
     with pytest.raises(InvalidSource, match="there is no file"):

@@ -36,6 +36,7 @@ _FORMS = {
     "TIMESTAMP": f"{_DAY}([T ]{_CLOCK})?",
     "TIMESTAMP WITH TIME ZONE": f"{_DAY}([T ]{_CLOCK}(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?)?",
 }
+_FLOAT = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 _INTEGERS = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"
 })  # fmt: skip
@@ -94,7 +95,8 @@ def read_as(expression: str, duckdb_type: str) -> str:
         return f"CASE WHEN regexp_full_match({expression}, '([0-9a-fA-F]{{2}})*') THEN from_hex({expression}) END"
     elif duckdb_type in ("DOUBLE", "FLOAT"):
         number = f"TRY_CAST({expression} AS {duckdb_type})"
-        return f"CASE WHEN isfinite({number}) THEN {number} END"
+        # By its form first: of a bare cast DuckDB may make the type of a CSV column, and other text an error.
+        return f"CASE WHEN regexp_full_match({expression}, '{_FLOAT}') AND isfinite({number}) THEN {number} END"
     else:
         form, value = _FORMS.get(duckdb_type, ".*"), expression
     return f"CASE WHEN regexp_full_match({expression}, '{form}') THEN TRY_CAST({value} AS {duckdb_type}) END"
