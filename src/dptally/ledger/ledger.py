@@ -316,7 +316,7 @@ class Ledger:
         self._refresh()
         entry = self._entry_of(record)
         if entry is None or record.ledger_id != self.ledger_id or entry.state not in ("drawn", "published"):
-            raise InvalidParameter("The ledger has no matching reservation to continue.")
+            raise InvalidParameter("the ledger has no matching reservation to continue.")
         found = Reservation(self, record, entry.number)
         found.state = entry.state
         return found

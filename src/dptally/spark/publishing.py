@@ -80,8 +80,8 @@ def _publish(
     guarantee = mechanism.promise(rows.unit, private=bits.private)
     facts = (guarantee, mechanism.certificate, mechanism.law)
     # What a job that fails has drawn stays on its executors, and its secret is gone: nobody sees it. It stays spent all
-    # the same, as whether a job fails may depend on the rows. Rows in the driver, or kept by executors, are seen when they are returned; rows in a checkpoint directory,
-    # where others may read them, when the first of them is written.
+    # the same, as whether a job fails may depend on the rows. Rows in the driver, or kept by executors, are seen when
+    # they are returned; rows in a checkpoint directory, where others may read them, when the first of them is written.
     early = bits.private and _samples_early(mechanism, rows, progress)
     with drawn_rows(mechanism, rows, max_keys_per_unit, bits, early=early) as reported:
         if collect:
