@@ -76,7 +76,7 @@ def test_a_round_that_is_asked_again_is_paid_again(ledger: Ledger, tmp_path: Pat
     third = Server(HistogramRounds(1, "1e-6"), state=state, ledger=ledger)
     assert third.finished and ledger.find(third.result.guarantee).number == 2
     other = Ledger(tmp_path / "other.db", epsilon=2, delta="3e-6")
-    with pytest.raises(InvalidParameter, match="no matching reservation"):
+    with pytest.raises(InvalidParameter, match="has no matching reservation to continue"):
         Server(HistogramRounds(1, "1e-6"), state=state, ledger=other)
 
 

@@ -138,7 +138,7 @@ def test_refusals_spend_nothing(kind: str, databases: dict[str, Any], tmp_path: 
     for source, place, message in (
         ("sqlite", {}, "a database needs either table"),
         ("duckdb", {"table": "events", "query": "SELECT 1"}, "a database needs either table"),
-        ("sqlite", {"table": "nothing"}, "there is no table 'nothing' in the database"),
+        ("duckdb", {"table": "nothing"}, "there is no table 'nothing' in the database"),
         ("duckdb", {"query": "SELECT 1 AS other"}, "is not in the source; it has: other"),
         ("sqlite", {"table": "events", "format": "csv"}, "format is for files; this source is a database"),
         ("parquet", {"table": "events"}, "table is for databases; the source must be a URL"),

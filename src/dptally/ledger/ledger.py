@@ -317,7 +317,7 @@ class Ledger:
         entry = self._entry_of(record)
         mine = entry is not None and record.ledger_id == self.ledger_id and entry.spending == spending
         if entry is None or not mine or entry.state not in ("drawn", "published"):
-            raise InvalidParameter("The ledger has no matching reservation to continue.")
+            raise InvalidParameter("the ledger has no matching reservation to continue.")
         found = Reservation(self, record, entry.number)
         found.state = entry.state
         return found

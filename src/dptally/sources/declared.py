@@ -11,7 +11,7 @@ here counts as read when it is opened.
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -68,18 +68,29 @@ def check_request_for(
     """
     names = check_request(key, unit, count, nulls)
     if is_url(source):
-        return _check_database(source, names, table, query)
+        return _check_database(source, names, format, table, query)
+    for role, given in (("table", table), ("query", query)):
+        if given is not None:
+            raise InvalidParameter(f"{role} is for databases; the source must be a URL such as sqlite:///events.db.")
     if isinstance(source, str | PurePath) or (names is not None and _is_list_of_paths(source)):
         return _check_files(source, format)
     home, name = type(source).__module__.split(".")[0], type(source).__name__
     if home == "pyarrow" and engine == "polars":
         return False  # Polars looks at what it takes over
-    return (home, name) in _DECLARED_TABLES or (home == "pyarrow" and name.endswith("Dataset"))
+    if (home, name) in _DECLARED_TABLES or (home == "pyarrow" and name.endswith("Dataset")):
+        return True
+    if isinstance(source, Mapping | list | tuple) and (unit is not None or count is not None):
+        raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
+    return False
 
 
-def _check_database(source: str, names: tuple[str, ...] | None, table: str | None, query: str | None) -> bool:
+def _check_database(
+    source: str, names: tuple[str, ...] | None, format_name: str | None, table: str | None, query: str | None
+) -> bool:
     if names is None:
         raise InvalidParameter("key must name the key column of a table.")
+    if format_name is not None:
+        raise InvalidParameter("format is for files; this source is a database.")
     if (table is None) == (query is None):
         raise InvalidParameter("a database needs either table, the name of one, or query, a SELECT statement.")
     kind = source.partition("://")[0].lower()
