@@ -356,9 +356,11 @@ def _open(
 
     With `twice`, it must be one that can be read twice; `fits` refuses columns of keys by their types.
     """
-    from dptally.summaries.frequencies import check_repeated
 
     def check(rows: Rows) -> None:
+        # Imported here, where an interruption still gives the budget back.
+        from dptally.summaries.frequencies import check_repeated
+
         _refuse_reserved(rows.key)
         if twice:
             check_repeated(rows)
@@ -421,6 +423,13 @@ def _open_with_spark(
     types: Mapping[str, str] | None,
 ) -> SparkRows:
     """Rows of files as Spark reads them, by the rules of one machine, or of a DataFrame."""
+    from dptally.sources.databases import is_url
+    from dptally.spark import is_spark_frame
+
+    with paid.opening():
+        files = isinstance(source, str | PurePath | list | tuple) and not is_url(source)
+        if not files and not is_spark_frame(source):
+            raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
     with opening(paid, source, key=key, unit=unit, count=count, nulls=nulls, format=format_name):
         frame = _frame_of(source, key, unit, count, format_name, types)
         from dptally.spark.rows import open_frame
@@ -439,15 +448,12 @@ def _frame_of(
     types: Mapping[str, str] | None,
 ) -> Any:
     """Files as a Spark DataFrame; a DataFrame stays what it is."""
-    from dptally.sources.databases import is_url
     from dptally.spark import is_spark_frame, open_files
 
     if is_spark_frame(source):
         if types:
             raise InvalidParameter("types is for columns without a declared type, and a Spark DataFrame declares all.")
         return source
-    if is_url(source) or not isinstance(source, str | PurePath | list | tuple):
-        raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
     if key is None:
         raise InvalidParameter("key must name the key column of a table.")
     paths = source if isinstance(source, list | tuple) else [source]

@@ -21,6 +21,8 @@ from tests.audit.injected_faults import released_with, rounded_table, spoiled
 PACKAGE = Path(dptally.__file__).parent
 # Attributes of modules that the package sets: each with what it is for. None is a law, a verifier or a source of bits.
 ATTRIBUTES_SET = {
+    ("cli/outputs.py", "name"): "standard streams that were closed, opened to nowhere",
+    ("ledger/paying.py", "_SPENT"): "what to say about the budget, on an exception that is on its way",
     ("audit/side_channels.py", "tempdir"): "where Python makes temporary files, while the audit watches for them",
     ("evaluation/reliability/warm.py", "_now"): "the clock of a process that is run to be killed, set back",
     ("evaluation/reliability/workers.py", "_CHECKPOINT_SECONDS"): "how often a process that is run to be killed saves",

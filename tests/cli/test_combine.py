@@ -129,7 +129,7 @@ def test_what_cannot_be_added_up(shops: tuple[Path, Path], publish: Publish, tmp
     """One sentence each, status 2, and nothing is written."""
     first, second = shops
     seeded = publish("seeded.parquet", {"apple": 900}, randomness=SeededBits(1))
-    numbers = publish("numbers.parquet", {1: 900})
+    numbers = publish("numbers.parquet", {1: 900}, types={"fruit": "int64"})
     only_keys = publish("keys.parquet", {"apple": 900}, values=False)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     target = tmp_path / "all.csv"

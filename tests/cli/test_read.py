@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -131,7 +132,8 @@ def test_count_of_several_key_columns(tmp_path: Path, run: Run) -> None:
 def test_count_of_bytes(tmp_path: Path, run: Run) -> None:
     """Bytes are asked for and shown in hexadecimal, whatever its case."""
     place = tmp_path / "bytes.parquet"
-    dptally.publish({b"\xab\x01": 500, b"\xff": 400}, epsilon=1, delta="1e-6").save(place)
+    keys = pa.table({"key": pa.array([b"\xab\x01", b"\xff"], pa.large_binary()), "n": [500, 400]})
+    dptally.publish(keys, key="key", count="n", epsilon=1, delta="1e-6").save(place)
     head, *lines = run("count", place, "AB01", "00").out.splitlines()
     assert head == "key,value,estimate,lower,upper"
     assert lines[0].startswith(("ab01,5", "ab01,4"))

@@ -497,11 +497,11 @@ class Counts:
     """Keys with counts, as the summaries hand them over."""
 
     key = ("key",)
-    unit = None
     scheme = None
 
     def __init__(self, counts: dict[str, int], keys: int = 1) -> None:
         self._counts, self.max_keys_per_unit = counts, keys
+        self.unit = None if keys == 1 else "user"
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """One batch."""

@@ -168,8 +168,9 @@ def test_a_source_that_cannot_be_read_costs_nothing(name: str, ledger: Ledger, t
         options = {**options, "universe": ["a"]}
     with pytest.raises((InvalidSource, InvalidParameter)):
         release(tmp_path / "missing.csv", **column, **count, **options, ledger=ledger)
-    (entry,) = ledger.history()
-    assert (entry.state, entry.note) == ("void", "failed before any row was read")
+    # Trees of counts open what declares its types before they reserve anything.
+    said = [] if "value" in column else [("void", "failed before any row was read")]
+    assert [(entry.state, entry.note) for entry in ledger.history()] == said
     assert ledger.remaining() == (1, Fraction(1, 10**6))
 
 

@@ -201,7 +201,7 @@ FAULTS: tuple[Fault, ...] = (
         tests=(f"{_DENSE}::test_releases_above_a_threshold_keep_epsilon_and_delta",),
     ),
     Fault(
-        name="stability-threshold-one-too-low",
+        name="stability-threshold-below-the-smallest",
         breaks=("BV19 Theorem 5.5",),
         file="observation_models/stability.py",
         old="(middle + 1, high)\n        return low\n",

@@ -27,6 +27,7 @@ SIDES = {
     "mechanisms": PRIVATE,
     "mechanism_requests": PRIVATE,
     "pure_requests": PRIVATE,
+    "paid_sources": PRIVATE,
     "pipeline": PRIVATE,
     "trie_pipeline": PRIVATE,
     "ranges.publishing": PRIVATE,

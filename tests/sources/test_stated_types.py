@@ -97,5 +97,6 @@ def test_every_flow_takes_types(tmp_path: Path) -> None:
     tree = publish_tree(tmp_path / "a.csv", key="k", levels=1, **options)
     assert 0 < sum(tree.frequencies().values()) < 500
     del options["delta"]
+    options["types"]["k"] = "int64"
     quantiles = dptally.publish_quantiles(tmp_path / "a.csv", value="k", low=0, high=4, mechanism="dense", **options)
     assert quantiles.quantile(0.5).estimate == 2

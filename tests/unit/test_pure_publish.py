@@ -301,10 +301,10 @@ def test_bad_requests_are_refused_before_data_is_read(wrong: dict[str, Any], mes
 
 def test_columns_that_cannot_hold_keys_of_the_universe() -> None:
     """A type is public, so that it does not fit is said; several key columns too."""
-    with pytest.raises(InvalidSource, match="keys of the universe 'ipv4' are text, but the key column holds int64"):
-        published({1: 5}, mechanism="sparse", **IPV4)
-    with pytest.raises(InvalidSource, match="keys of the universe 'ipv4' are text, but the key column holds int64"):
-        published({1: 5}, mechanism="compact", **IPV4)
+    numbers = pl.DataFrame({"n": [1] * 5})
+    for mechanism in ("sparse", "compact"):
+        with pytest.raises(InvalidSource, match="keys of the universe 'ipv4' are text, but the key column holds int64"):
+            published(numbers, key="n", mechanism=mechanism, **IPV4)
     with pytest.raises(InvalidParameter, match="takes one key column, got 2"):
         published({("a", "b"): 5}, mechanism="sparse", **IPV4)
     with pytest.raises(InvalidParameter, match="type int64 in the set of keys"):

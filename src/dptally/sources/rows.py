@@ -71,6 +71,10 @@ class Rows:
         self._files = _states(self.paths)
         width = len(self.key)
         stated, assumed = types or {}, assumed or {}
+        read_as_stated = [stated.get(name) or assumed.get(i) or "VARCHAR" for i, name in enumerate(self.key)]
+        self._key_types = tuple(
+            read_as_stated[i] if self._is_open(i) else kind for i, kind in enumerate(scan.types[:width])
+        )
         self._keys = [self._form(i, name, stated.get(name), assumed.get(i)) for i, name in enumerate(self.key)]
         self._unit = self._form(width, unit, stated.get(unit), None, of_unit=True) if unit is not None else None
         self._count = None
@@ -118,8 +122,8 @@ class Rows:
 
     @property
     def key_types(self) -> tuple[str, ...]:
-        """DuckDB types of the key columns, as the source has them."""
-        return self._scan.types[: len(self.key)]
+        """DuckDB types of the key columns: as declared, or else as stated; text where they are neither."""
+        return self._key_types
 
     @property
     def repeatable(self) -> bool:

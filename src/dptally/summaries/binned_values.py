@@ -19,7 +19,7 @@ __all__ = ["BinnedRows", "check_values", "count_bins", "is_whole"]
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _DATES = ("DATE",)
-_TEXTS = ("VARCHAR", "JSON", '"NULL"', "NULL")  # what declares nothing is read as text
+_TEXTS = ("VARCHAR", '"NULL"', "NULL")
 _TIMES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
 
 
