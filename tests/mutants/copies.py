@@ -85,7 +85,8 @@ def run_tests(place: Path, tests: Sequence[str]) -> Outcome:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PYTHONPATH"] = str(place)
     environment["DPTALLY_COPY"] = str(place)
-    options = ["-x", "-q", "-p", "record_outcome", "-p", "no:xdist", "-p", "no:cacheprovider", "-W", "ignore"]
+    options = ["-x", "-q", "-m", "not slow", "-W", "ignore"]
+    options += ["-p", "record_outcome", "-p", "no:xdist", "-p", "no:cacheprovider"]
     start = time.monotonic()
     try:
         done = subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment,
