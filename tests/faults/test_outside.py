@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -55,12 +56,31 @@ def test_a_release_without_spending(scene: Scene) -> None:
         ("DELETE FROM history WHERE sequence = 2", "row 2 does not follow"),
         ("UPDATE history SET state = 'void' WHERE sequence = 2", "row 2 does not follow"),
         ("DELETE FROM history WHERE sequence > 1; UPDATE head SET sequence = 1, hash = (SELECT hash FROM history "
-         "WHERE sequence = 1)", "head file is ahead"),
+         "WHERE sequence = 1)", "the note names another row"),
     ],
 )  # fmt: skip
 def test_a_history_that_was_changed(scene: Scene, sql: str, message: str) -> None:
     """Rows edited or missing are noticed without the library."""
     assert any(message in violation for violation in altered(scene, sql))
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "the note is missing"), (b"", "the note is not readable")])
+def test_a_note_that_is_lost(scene: Scene, content: bytes | None, message: str) -> None:
+    """A ledger without a readable note beside it is noticed."""
+    note = scene.ledger.with_name(scene.ledger.name + "-head")
+    note.unlink()
+    if content is not None:
+        note.write_bytes(content)
+    assert scene.books().violations == [message]
+
+
+def test_a_release_that_counts(scene: Scene) -> None:
+    """A release that names the number of its entry is noticed."""
+    table = pq.read_table(scene.target)
+    facts = json.loads(table.schema.metadata[b"dptally"])
+    facts["guarantee"]["record"]["entry"] = 1
+    pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts)}), scene.target)
+    assert any("tells how many entries" in violation for violation in scene.after_a_kill()[1])
 
 
 def test_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
