@@ -17,7 +17,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Books", "LedgerWatch", "hidden_files", "left_in", "read_books", "read_release", "read_sketch"]
+__all__ = [
+    "Books",
+    "LedgerWatch",
+    "hidden_files",
+    "left_in",
+    "read_books",
+    "read_release",
+    "read_sketch",
+    "written_files",
+]
 
 _NEXT = {
     "reserved": {"drawn", "failed", "void"},
@@ -192,6 +201,11 @@ def read_sketch(path: Path) -> list[str]:
 def hidden_files(directory: Path) -> list[Path]:
     """Files with hidden names: what a file is written under before it has its own."""
     return [path for path in directory.iterdir() if path.name.startswith(".")]
+
+
+def written_files(directory: Path) -> list[Path]:
+    """All files but hidden ones with nothing in them: names that were being tried, before anything was paid for."""
+    return [path for path in directory.iterdir() if path.stat().st_size or not path.name.startswith(".")]
 
 
 def left_in(directory: Path, marker: str) -> list[str]:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from dptally.evaluation.reliability.outside import Books, hidden_files, left_in, read_books, read_release
+from dptally.evaluation.reliability.outside import (
+    Books,
+    hidden_files,
+    left_in,
+    read_books,
+    read_release,
+    written_files,
+)
 from dptally.evaluation.reliability.processes import Job, fresh
 from dptally.ledger import Ledger
 
@@ -69,7 +76,7 @@ class Scene:
         """Everything that must hold at every moment."""
         books = self.books()
         found = [*books.violations, *self.opens()]
-        for path in self.output.iterdir():
+        for path in written_files(self.output):
             # A hidden one is on its way to replace another, and whole too: loaded by mistake, it is a release.
             found += read_release(path, books, self.rare)[0]
         return books, found

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dptally.evaluation.reliability.outcomes import Outcome, Settings
-from dptally.evaluation.reliability.outside import hidden_files, read_books, read_release, read_sketch
+from dptally.evaluation.reliability.outside import hidden_files, read_books, read_release, read_sketch, written_files
 from dptally.evaluation.reliability.processes import Job, WarmStart, fresh, until
 from dptally.evaluation.reliability.scenes import make_scene
 from dptally.ledger import Ledger
@@ -49,7 +49,7 @@ def kill_saves(settings: Settings, directory: Path) -> Outcome:
             outcome.counts["killed" if hit else "ended before the kill"] += 1
             outcome.counts["killed with a hidden name on disk"] += bool(hidden_files(scene.output))
             books, found = scene.after_a_kill()
-            for path in scene.output.iterdir():
+            for path in written_files(scene.output):
                 outcome.counts["files looked at"] += 1
                 if read_release(path, books, scene.rare)[1] != _KEYS:
                     found.append("a release lacks rows")
@@ -90,7 +90,7 @@ def kill_checkpoints(settings: Settings, directory: Path) -> Outcome:
             hit, _, _ = victim.kill()
             outcome.counts["killed" if hit else "ended before the kill"] += 1
             outcome.counts["killed with a hidden name on disk"] += bool(hidden_files(output))
-            outcome.blame(f"kill {number}", [text for path in output.iterdir() for text in read_sketch(path)])
+            outcome.blame(f"kill {number}", [text for path in written_files(output) for text in read_sketch(path)])
         status, said = warm.run(_call("checkpoint_a_sketch", source, checkpoint, "1"))
         outcome.counts["starts left alone"] += 1
         if status or hidden_files(output):
