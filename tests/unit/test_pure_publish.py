@@ -306,9 +306,9 @@ def test_columns_that_cannot_hold_keys_of_the_universe() -> None:
         with pytest.raises(InvalidSource, match="keys of the universe 'ipv4' are text, but the key column holds int64"):
             published(numbers, key="n", mechanism=mechanism, **IPV4)
     with pytest.raises(InvalidParameter, match="takes one key column, got 2"):
-        published({("a", "b"): 5}, mechanism="sparse", **IPV4)
-    with pytest.raises(InvalidParameter, match="type int64 in the set of keys"):
-        published(mechanism="dense", universe=[1, 2], epsilon=1)
+        published({("a", "b"): 5}, key=["x", "y"], mechanism="sparse", **IPV4)
+    with pytest.raises(InvalidParameter, match="in the set of keys"):
+        published(numbers, key="n", mechanism="dense", universe=["a"], epsilon=1)
 
 
 def test_no_data_at_all() -> None:
