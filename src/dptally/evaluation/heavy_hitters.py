@@ -83,7 +83,8 @@ def compare(task: Task, epsilon: str, delta: str, *, runs: int = 5) -> pl.DataFr
     """Mean recall and precision of all ways, at the same total budget."""
 
     def histogram(seed: int) -> dict[Value, int]:
-        release = publish(task.counts, epsilon=epsilon, delta=delta, randomness=SeededBits(seed))
+        types = {"key": "int64"} if task.domain == "bits" else None
+        release = publish(task.counts, epsilon=epsilon, delta=delta, types=types, randomness=SeededBits(seed))
         assert isinstance(release, Release)  # noqa: S101 - for the type checker
         table = release.table()
         return dict(zip(table.get_column("key").to_list(), table.get_column("estimate").to_list(), strict=True))
