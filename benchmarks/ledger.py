@@ -23,13 +23,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import dptally
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 SPEND = """
 import sys, time
 from fractions import Fraction
 from dptally import BudgetExceeded, Ledger
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 ledger, spent, refused = Ledger(sys.argv[1]), 0, 0
 print("ready", flush=True)

@@ -123,7 +123,7 @@ def measure_draws() -> tuple[float, float]:
     """Seconds of CPU per key for bits and draw together, on one core, at epsilon 1 and at epsilon 0.1."""
     import numpy as np
 
-    from dptally.observation_models import WeightedSample
+    from dptally.laws.weighted_sample import WeightedSample
     from dptally.randomness import SystemBits
 
     found = []

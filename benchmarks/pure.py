@@ -144,7 +144,7 @@ def compact(sizes: Sequence[int], powers: Sequence[int], runs: int) -> None:
 
 def dense(bins: int, runs: int) -> None:
     """Draws of the dense histogram."""
-    from dptally.observation_models import DyadicGeometric
+    from dptally.laws.bounded_geometric import DyadicGeometric
     from dptally.randomness import SystemBits
 
     print("| epsilon | bins | draw, ns per bin |")
@@ -159,8 +159,8 @@ def dense(bins: int, runs: int) -> None:
 
 def errors(sizes: Sequence[int], powers: Sequence[int], releases: int) -> None:
     """Stated and measured errors of the sparse histogram."""
+    from dptally.laws.top_k_noise import least_possible_error, printed_errors
     from dptally.mechanisms.sparse_histogram import SparseHistogram
-    from dptally.observation_models.heaviest_noise import least_possible_error, printed_errors
     from dptally.randomness import SeededBits
     from dptally.universes import IntegerRange
 

@@ -28,8 +28,8 @@ def run(case: int) -> None:
     """Build one law, and print what it took as JSON."""
     import numpy as np
 
-    from dptally.observation_models import WeightedSample
-    from dptally.observation_models.sampling_schemes import read_scheme
+    from dptally.laws.sampling_schemes import read_scheme
+    from dptally.laws.weighted_sample import WeightedSample
     from dptally.randomness import SystemBits
 
     epsilon, delta, scheme, last, count = CASES[case]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = ["compare", "errors", "expected_keys", "read_release"]
 

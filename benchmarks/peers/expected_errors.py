@@ -18,7 +18,7 @@ from cells import DELTA, EPSILONS
 from data import make_data, true_counts
 from set_up import CACHE
 
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = ["expected_errors"]
 

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 _BEFORE_NAPOLEON = 400
-_OVERLOADED = ("dptally.pipeline",)
+_OVERLOADED = ("dptally.publishing",)
 
 
 def setup(app: Any) -> dict[str, bool]:

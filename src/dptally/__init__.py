@@ -31,12 +31,12 @@ if TYPE_CHECKING:
         UnreadableLedger,
         UnreadableRelease,
     )
+    from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme
     from dptally.ledger import Ledger
-    from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
-    from dptally.pipeline import publish, sanitize
     from dptally.planning import Plan, plan
-    from dptally.privacy import Certificate, Guarantee
-    from dptally.ranges.publishing import find_quantile, publish_quantiles
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.publishing import publish, sanitize
+    from dptally.quantiles import find_quantile, publish_quantiles
     from dptally.releases.any_release import load
     from dptally.releases.combined_releases import CombinedReleases, combine
     from dptally.releases.compact_release import CompactRelease
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dptally.summaries.misra_gries import MisraGriesSketch
     from dptally.summaries.summed_sketches import load_sketch, sum_sketches
     from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+    from dptally.verifiers.tables import Certificate
 
 __version__ = "0.1.0"
 
@@ -97,24 +98,24 @@ _HOMES = {
     "MisraGriesSketch": "dptally.summaries.misra_gries",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
-    "Ppswor": "dptally.observation_models.sampling_schemes",
-    "Priority": "dptally.observation_models.sampling_schemes",
+    "Ppswor": "dptally.laws.sampling_schemes",
+    "Priority": "dptally.laws.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
     "RangeRelease": "dptally.releases.range_release",
     "Release": "dptally.releases.release",
-    "SamplingScheme": "dptally.observation_models.sampling_schemes",
+    "SamplingScheme": "dptally.laws.sampling_schemes",
     "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
     "combine": "dptally.releases.combined_releases",
     "load_sketch": "dptally.summaries.summed_sketches",
-    "find_quantile": "dptally.ranges.publishing",
+    "find_quantile": "dptally.quantiles",
     "load": "dptally.releases.any_release",
     "load_ranges": "dptally.releases.range_release_file",
     "plan": "dptally.planning",
-    "publish": "dptally.pipeline",
-    "publish_quantiles": "dptally.ranges.publishing",
-    "sanitize": "dptally.pipeline",
+    "publish": "dptally.publishing",
+    "publish_quantiles": "dptally.quantiles",
+    "sanitize": "dptally.publishing",
     "sum_sketches": "dptally.summaries.summed_sketches",
 }
 _STAGES = (
@@ -122,7 +123,6 @@ _STAGES = (
     "estimates",
     "exact",
     "observation_models",
-    "plots",
     "privacy",
     "randomness",
     "report",
@@ -135,8 +135,10 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name in _STAGES:
         return importlib.import_module(f"dptally.{name}")
+    if name == "plots":
+        return importlib.import_module("dptally.report.plots")
     raise AttributeError(f"module 'dptally' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_STAGES})
+    return sorted({*__all__, *_STAGES, "plots"})

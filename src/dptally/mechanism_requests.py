@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.laws.sampling_schemes import Scheme
 from dptally.mechanisms.independent_keys import IndependentKeys
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models.sampling_schemes import Scheme
 from dptally.privacy.composition import LARGEST_UNIT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dptally.mechanisms.base import Counted, Drawn
     from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-    from dptally.privacy.accounting import Spending
+    from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
     from dptally.releases.compact_release import CompactRelease
 

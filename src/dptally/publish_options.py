@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 if TYPE_CHECKING:
+    from dptally.laws.sampling_schemes import Scheme
     from dptally.ledger.paying import AnyLedger
-    from dptally.observation_models.sampling_schemes import Scheme
     from dptally.progress import Progress
     from dptally.randomness import BitSource
 

@@ -75,9 +75,9 @@ def make_sparse(
     max_keys_per_unit: int,
 ) -> SparseHistogram | StrictSparseHistogram:
     """The sparse histogram, or its reference in strict time."""
+    from dptally.laws.top_k_noise import LARGEST_STRICT_KEEP
     from dptally.mechanisms.sparse_histogram import SparseHistogram
     from dptally.mechanisms.strict_sparse import StrictSparseHistogram
-    from dptally.observation_models.heaviest_noise import LARGEST_STRICT_KEEP
 
     keys = _numbered("sparse", universe)
     if not strict_time:

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 import dptally
+from dptally.heavy_hitters import publish_tree
 from dptally.mechanisms.compact_histogram import CompactHistogram
-from dptally.privacy import Guarantee, Record
+from dptally.privacy.guarantee import Guarantee, Record
 from dptally.randomness import SeededBits
-from dptally.trie_pipeline import publish_tree
 from dptally.universes import read_universe
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 240, "date": 170, "elder": 160, "fig": 150}

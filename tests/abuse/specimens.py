@@ -20,10 +20,10 @@ from dptally.federated.messages import Call, read_enrolment, read_registration
 from dptally.federated.prefix_task import HeavyHitterRounds
 from dptally.federated.quantile_task import QuantileSearchRounds
 from dptally.federated.server import Server
-from dptally.heavy_hitters.tree_file import load_tree
+from dptally.heavy_hitters import publish_tree
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import make_grid
-from dptally.trie_pipeline import publish_tree
+from dptally.releases.prefix_tree_file import load_tree
+from dptally.universes.grids import make_grid
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 40, "date": 7}
 

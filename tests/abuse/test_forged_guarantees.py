@@ -24,11 +24,12 @@ import pytest
 
 import dptally
 from dptally.errors import DptallyError, PrivacyViolation
-from dptally.heavy_hitters import tree_file
-from dptally.observation_models.reading import read_law
-from dptally.privacy import Certificate, Guarantee
-from dptally.privacy.guarantee_verifier import DERIVED, NEUTRAL, WORD_OF_THE_PUBLISHER, verify_rounds
+from dptally.laws.reading import read_law
+from dptally.privacy.guarantee import Guarantee
 from dptally.releases import compact_release_file, range_release_file, release_file
+from dptally.releases import prefix_tree_file as tree_file
+from dptally.verifiers.guarantees import DERIVED, NEUTRAL, WORD_OF_THE_PUBLISHER, verify_rounds
+from dptally.verifiers.tables import Certificate
 from tests.abuse.forgeries import COUNTS, KINDS, RULES, evil_values, genuine, implied, mutations, release_law
 from tests.abuse.specimens import with_checksum
 from tests.cli.conftest import Run, run
@@ -53,7 +54,7 @@ _verify_rounds_once = cache(verify_rounds)
 @pytest.fixture(autouse=True)
 def quick_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of forgeries have the same law: its table is verified once."""
-    monkeypatch.setattr("dptally.heavy_hitters.plans.verify_rounds", _verify_rounds_once)
+    monkeypatch.setattr("dptally.laws.prefix_plans.verify_rounds", _verify_rounds_once)
     for module in ("release", "range_release"):
         monkeypatch.setattr(
             f"dptally.releases.{module}.read_law", lambda facts: _same_law(json.dumps(facts, sort_keys=True))
@@ -353,7 +354,7 @@ def test_forged_compact_files(
 
 def test_all_laws_are_there() -> None:
     """The kinds above are drawn from every law that a release may have."""
-    from dptally.observation_models.reading import _READERS
+    from dptally.laws.reading import _READERS
 
     assert {release_law(genuine(kind)) for kind in KINDS} >= {*_READERS, "FieldGeometric"}
 

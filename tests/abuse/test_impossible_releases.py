@@ -14,7 +14,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, PrivacyViolation, UnreadableRelease
-from dptally.heavy_hitters.tree import PrefixTree
+from dptally.releases.prefix_tree import PrefixTree
 from dptally.releases.release import Release
 from tests.abuse.forgeries import COUNTS, KINDS, genuine
 from tests.abuse.specimens import files

@@ -21,7 +21,7 @@ ROOM = 1 << 30  # bytes above what the interpreter and its libraries have mapped
 READER = """
 import resource, sys
 import dptally, numpy, polars, pyarrow.parquet, pyarrow.compute
-from dptally.heavy_hitters.tree_file import load_tree
+from dptally.releases.prefix_tree_file import load_tree
 pyarrow.set_cpu_count(1)
 mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + int(sys.argv[3]),) * 2)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import dptally
+from dptally.heavy_hitters import publish_tree
 from dptally.randomness import SeededBits
-from dptally.trie_pipeline import publish_tree
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]  # the fixture

@@ -18,7 +18,7 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.functions import frequency_function
 from dptally.estimates.sql_text import check_sql
 from dptally.exact import as_delta, as_epsilon, as_fraction
-from dptally.observation_models.sampling_schemes import read_scheme
+from dptally.laws.sampling_schemes import read_scheme
 from dptally.randomness import SeededBits
 from dptally.sources.engine import check_memory_limit
 from dptally.universes import read_universe

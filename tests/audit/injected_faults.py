@@ -27,27 +27,25 @@ import numpy as np
 
 from dptally import _core
 from dptally.audit import exact_keys, exact_pure, exact_rounds, exact_sketches
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.round_parameters import RoundLaw
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.stability import Stability
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.tables.certified_table import ValueSampler
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms import private_misra_gries
-from dptally.observation_models import (
-    DyadicGeometric,
-    GaussianHistogram,
-    SampleAndThreshold,
-    SharedNoise,
-    Stability,
-    SummedNoise,
-    WeightedSample,
-)
-from dptally.observation_models.certified_table import ValueSampler
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.observation_models.round_parameters import RoundLaw
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dptally.privacy import Certificate
     from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["FAULTS", "examined_with", "in_insertion_order", "released_with", "rounded_table", "spoiled"]
 
@@ -204,7 +202,7 @@ _PLACES = {
     "sample_and_threshold": ("dptally.mechanisms.sample_and_threshold", "SampleAndThreshold"),
     "misra_gries": ("dptally.mechanisms.private_misra_gries", "SharedNoise"),
     "dense": ("dptally.mechanisms.dense_histogram", "DyadicGeometric"),
-    "sparse": ("dptally.observation_models.heaviest_noise", "ClampedGeometric"),
+    "sparse": ("dptally.laws.top_k_noise", "ClampedGeometric"),
 }
 
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from dptally.audit.chooser import Chooser
 from dptally.audit.exact_grid import SUBJECTS, audit_exactly
 from dptally.audit.examination import Examination
+from dptally.audit.random_settings import Chooser
 from dptally.errors import InvalidParameter
 from tests.audit.injected_faults import examined_with
 

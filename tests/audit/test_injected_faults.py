@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 import dptally
 from dptally.errors import PrivacyViolation
+from dptally.laws.stability import Stability
 from dptally.mechanisms import stability_histogram
-from dptally.observation_models import Stability
-from dptally.privacy.certifier import certify_shift_table
 from dptally.randomness import SeededBits, SystemBits
+from dptally.verifiers.tables import certify_shift_table
 from tests.audit.injected_faults import released_with, rounded_table, spoiled
 
 PACKAGE = Path(dptally.__file__).parent
@@ -24,8 +24,6 @@ ATTRIBUTES_SET = {
     ("cli/outputs.py", "name"): "standard streams that were closed, opened to nowhere",
     ("ledger/paying.py", "_SPENT"): "what to say about the budget, on an exception that is on its way",
     ("audit/side_channels.py", "tempdir"): "where Python makes temporary files, while the audit watches for them",
-    ("evaluation/reliability/warm.py", "_now"): "the clock of a process that is run to be killed, set back",
-    ("evaluation/reliability/workers.py", "_CHECKPOINT_SECONDS"): "how often a process that is run to be killed saves",
 }
 
 
@@ -68,7 +66,7 @@ def test_nothing_in_the_package_replaces_anything_in_another_module() -> None:
 def test_replacing_would_be_noticed(tmp_path: Path) -> None:
     """The ways in which a module could replace something in another."""
     file = tmp_path / "module.py"
-    file.write_text("import dptally.pipeline as pipeline\npipeline.SystemBits = None\nsetattr(pipeline, 'name', 1)\n"
+    file.write_text("import dptally.publishing as pipeline\npipeline.SystemBits = None\nsetattr(pipeline, 'name', 1)\n"
                     "pipeline.__dict__['other'] = 1\n")  # fmt: skip
     assert module_attributes_set(file) == {"SystemBits", "name", "__dict__"}
 

@@ -9,14 +9,15 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from dptally.audit.chooser import Chooser
 from dptally.audit.confidence import probability_at_least, probability_at_most
 from dptally.audit.divergences import as_masses, composed, composed_at_least, excess, product
 from dptally.audit.drawn_rows import follows_rows
 from dptally.audit.enclosures import exponential
 from dptally.audit.events import Neighbours, Sample, lower_bound
+from dptally.audit.random_settings import Chooser
 from dptally.exact import exp_bounds
-from dptally.observation_models import Stability, WeightedSample
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import largest_key_delta
 
 RESPONSE = {"yes": 3, "no": 1}  # randomised response: ratio 3

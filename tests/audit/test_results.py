@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from studies.audits import END, START, replace_results, results
 
 from dptally.audit import audit_black_box, audit_exactly
 from dptally.audit.side_channels import SideChannel
 from dptally.errors import InvalidParameter
-from dptally.evaluation.audits import END, START, replace_results, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "audits.md"
 
@@ -19,7 +19,7 @@ def test_the_page_has_results_of_passed_audits() -> None:
     written = PAGE.read_text().partition(START)[2].partition(END)[0]
     if written.strip() == "Not written yet.":
         pytest.skip("the audits have not been run for this page yet")
-    assert "python -m dptally.evaluation.audits" in written and "0 violations, 0 controls missed" in written
+    assert "python -m studies.audits" in written and "0 violations, 0 controls missed" in written
     assert "VIOLATED" not in written and "MISSED" not in written and "LEAKS" not in written
 
 

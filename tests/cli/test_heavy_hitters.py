@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dptally.heavy_hitters import load_tree
+from dptally.releases.prefix_tree_file import load_tree
 from tests.cli.conftest import MARKER, PRIVACY, Run
 
 FRUIT = ("--key", "fruit", *PRIVACY)

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from dptally.cli.text_chart import text_chart
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.reporting_curves import reporting_curve
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.laws.reporting_curves import reporting_curve
+from dptally.laws.sampling_schemes import Ppswor
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning import Plan, plan
 from dptally.planning.page import plan_page
 from dptally.report.curves_chart import curves_chart

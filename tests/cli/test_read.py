@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
-from dptally.heavy_hitters import load_tree
-from dptally.trie_pipeline import publish_tree
+from dptally.heavy_hitters import publish_tree
+from dptally.releases.prefix_tree_file import load_tree
 from tests.cli.conftest import PRIVACY, Run
 
 

@@ -8,9 +8,9 @@ import pytest
 import dptally
 from dptally.cli.shell_words import in_shell_words
 from dptally.errors import DptallyError
+from dptally.files import check_target
 from dptally.ledger import Ledger
 from dptally.planning import plan
-from dptally.releases.whole_files import check_target
 from dptally.sources.engine import explain
 
 COUNTS = {"apple": 500}

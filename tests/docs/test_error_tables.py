@@ -6,8 +6,10 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
-from dptally.observation_models import DyadicGeometric, Stability, WeightedSample
-from dptally.observation_models.field_geometric import choose_law
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.field_geometric import choose_law
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
 
 PAGES = Path(__file__).parents[2] / "docs" / "mechanisms"
 

@@ -79,14 +79,16 @@ def test_modules_and_tests_of_the_map_exist() -> None:
     for key, rows in MAP.items():
         for statement, _, modules, tests, _ in rows:
             place = f"{key} {statement}"
-            for module, names in re.findall(r"`(dptally[\w.]*)`(?: \(([^)]*)\))?", modules):
+            for module, names in re.findall(r"`((?:dptally|studies)[\w.]*)`(?: \(([^)]*)\))?", modules):
                 spec = importlib.util.find_spec(module)
                 assert spec is not None and spec.origin is not None, f"{place}: {module}"
                 for name in re.findall(r"`\"?([\w]+)\"?`", names):
                     assert name in Path(spec.origin).read_text(), f"{place}: {name}"
             for test in re.findall(r"`(tests/[\w/.]+)`", tests):
                 assert (ROOT / test).exists(), f"{place}: {test}"
-            assert "dptally." in modules or modules.startswith(("none: ", "see there", "none in the package: ")), place
+            assert re.search(r"dptally\.|studies\.", modules) or modules.startswith(
+                ("none: ", "see there", "none in the package: ")
+            ), place
             assert "tests/" in tests or tests == "see there", place
 
 

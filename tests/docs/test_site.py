@@ -149,8 +149,9 @@ def test_pages_of_mechanisms_have_the_same_sections(page: Path) -> None:
 
 def test_pictures_of_mechanisms_are_small_and_from_the_laws() -> None:
     """Each page has a function that draws it; a stored picture is below 40 KB; a recomputed number is the law's."""
-    from dptally.evaluation.figures.mechanism_pages import PICTURES
-    from dptally.observation_models import WeightedSample
+    from studies.figures.mechanism_pages import PICTURES
+
+    from dptally.laws.weighted_sample import WeightedSample
 
     assert set(PICTURES) == {page.stem for page in PAGES}
     for name in PICTURES:
@@ -163,7 +164,7 @@ def test_pictures_of_mechanisms_are_small_and_from_the_laws() -> None:
 def test_stored_pictures_are_what_the_command_writes(name: str, tmp_path: Path) -> None:
     """A picture that is drawn anew has the words and numbers of the stored one, and names no other host."""
     pytest.importorskip("vl_convert", reason="pictures need dptally[plots]")
-    from dptally.evaluation.figures.mechanism_pages import PICTURES, save
+    from studies.figures.mechanism_pages import PICTURES, save
 
     save(PICTURES[name](), tmp_path / "new.svg")
     new = (tmp_path / "new.svg").read_text(encoding="utf-8")

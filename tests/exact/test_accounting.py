@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, MissingDependency
-from dptally.observation_models import SampleAndThreshold, Stability, WeightedSample
-from dptally.privacy.accounting import Part, Spending, Total, basic_total, optimal_total, tight_total
-from dptally.privacy.accounting.numerical import numerical_delta
-from dptally.privacy.accounting.profiles import law_measures, shift_profile
-from dptally.privacy.accounting.spending import law_part
-from dptally.privacy.accounting.totals import grid_step
-from dptally.privacy.certifier import _composed_delta, certify_shift_table
-from dptally.privacy.loss_measures import ONE, composed, delta_at, repeated, two_point_measure
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
+from dptally.ledger.accounting import Total, basic_total, optimal_total, tight_total
+from dptally.ledger.accounting.numerical import numerical_delta
+from dptally.ledger.accounting.profiles import law_measures, shift_profile
+from dptally.ledger.accounting.totals import grid_step
+from dptally.privacy.spending import Part, Spending, law_part
+from dptally.verifiers.loss_measures import ONE, composed, delta_at, repeated, two_point_measure
+from dptally.verifiers.tables import _composed_delta, certify_shift_table
 
 Pair = list[tuple[float, float]]  # the probabilities of each outcome under two neighbouring data sets
 

@@ -18,30 +18,27 @@ from mpmath import mp, mpf
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.observation_models import (
+from dptally.laws.base import Estimator, ObservationModel
+from dptally.laws.bounded_geometric import (
     BoundedGeometric,
     DyadicGeometric,
-    Estimator,
     FastGeometric,
-    ObservationModel,
-)
-from dptally.observation_models.bounded_geometric import (
     dyadic_masses,
     fast_masses,
     geometric_masses,
     rational_scale,
 )
-from dptally.observation_models.clamped_noise import ADD_OR_REMOVE, REPLACE, ClampedNoise, Neighbours
-from dptally.privacy import pure_judge
-from dptally.privacy.certifier import Certificate
-from dptally.privacy.pure_judge import (
+from dptally.laws.clamped_noise import ADD_OR_REMOVE, REPLACE, ClampedNoise, Neighbours
+from dptally.randomness import SeededBits
+from dptally.verifiers import pure as pure_judge
+from dptally.verifiers.pure import (
     certify_clamped_noise,
     certify_dyadic_noise,
     certify_prefixes,
     certify_pure_copies,
     certify_pure_rows,
 )
-from dptally.randomness import SeededBits
+from dptally.verifiers.tables import Certificate
 from tests.exact.reference import growth
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
@@ -218,7 +215,7 @@ def test_the_judge_stands_alone() -> None:
     """The judge of pure laws imports the errors and the other judge, and nothing else of the package."""
     tree = ast.parse(Path(pure_judge.__file__).read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    assert {name for name in names if name.startswith("dptally")} == {"dptally.errors", "dptally.privacy.certifier"}
+    assert {name for name in names if name.startswith("dptally")} == {"dptally.errors", "dptally.verifiers.tables"}
 
 
 def test_the_judge_refuses() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptally.errors import PrivacyViolation
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models import WeightedSample
-from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import largest_key_delta, share_between_keys
+from dptally.verifiers.tables import certify_copies
 from tests.exact.reference import divergence, growth
 
 MICRO = Fraction(1, 10**6)

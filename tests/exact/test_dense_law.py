@@ -13,10 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dptally.exact import exp_bounds
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.stability import Stability
 from dptally.mechanisms.dense_histogram import DenseHistogram
 from dptally.mechanisms.stability_histogram import StabilityHistogram
-from dptally.observation_models import DyadicGeometric, Stability
-from dptally.privacy.certifier import exp_lower
+from dptally.verifiers.tables import exp_lower
 from tests.exact.enumeration import PieceWords, law_of_pieces, sizes_of
 
 Release = tuple[tuple[str, int], ...]

@@ -8,12 +8,12 @@ import pytest
 
 import dptally
 from dptally.errors import PrivacyViolation
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.pure_misra_gries import PureMisraGries
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.privacy.pure_judge import certify_rounded_counters
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
+from dptally.verifiers.pure import certify_rounded_counters
 from tests.exact.reference import growth
 
 

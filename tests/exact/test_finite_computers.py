@@ -13,9 +13,9 @@ from fractions import Fraction
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.observation_models import Stability
-from dptally.observation_models.bounded_geometric import fast_masses
-from dptally.privacy.certifier import Band, certify_bands
+from dptally.laws.bounded_geometric import fast_masses
+from dptally.laws.stability import Stability
+from dptally.verifiers.tables import Band, certify_bands
 
 EPSILON, DELTA, N = Fraction(1), Fraction(1, 1000), 200
 PRINTED_SCALE = Fraction(2)  # 2^ceil(log2(2 / epsilon))

@@ -12,15 +12,13 @@ from fractions import Fraction
 import pytest
 
 from dptally import Ppswor, Priority
+from dptally.laws.base import ObservationModel
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.stability import Stability
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.observation_models import (
-    GaussianHistogram,
-    ObservationModel,
-    SampleAndThreshold,
-    Stability,
-    SummedNoise,
-    WeightedSample,
-)
 from tests.exact.reference import optimal_probabilities
 
 PARAMETERS = [(Fraction(1, 10), Fraction(1, 10**6)), (Fraction(1), Fraction(1, 10**6)), (Fraction(2), Fraction(1, 100))]

@@ -19,17 +19,17 @@ from mpmath import mp, mpf
 from scipy.special import ndtr
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.gaussian_histogram import (
+from dptally.laws.gaussian_histogram import (
     LARGEST_REACH,
     GaussianHistogram,
     calibrate,
     noise_masses,
 )
-from dptally.privacy import gaussian_judge
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
-from dptally.privacy.gaussian_judge import certify_gaussian_table, thresholded_gaussian_delta
 from dptally.randomness import SeededBits
+from dptally.verifiers import gaussian as gaussian_judge
+from dptally.verifiers.gaussian import certify_gaussian_table, thresholded_gaussian_delta
 from tests.exact.reference import divergence, growth, optimal_probabilities
 
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms" / "gaussian-histogram.md"

@@ -9,12 +9,14 @@ from fractions import Fraction
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.heavy_hitters import PrefixTree, Round, TrieRounds, answer, plan_trie
-from dptally.observation_models.round_parameters import choose_round_law
-from dptally.privacy import rounds_judge
-from dptally.privacy.certifier import certify_copies
-from dptally.privacy.rounds_judge import _total_variation, certify_rounds, composed_delta
-from dptally.privacy.sampling_judge import certify_sampling
+from dptally.laws.prefix_plans import plan_trie
+from dptally.laws.prefix_rounds import Round, TrieRounds, answer
+from dptally.laws.round_parameters import choose_round_law
+from dptally.releases.prefix_tree import PrefixTree
+from dptally.verifiers import rounds as rounds_judge
+from dptally.verifiers.rounds import _total_variation, certify_rounds, composed_delta
+from dptally.verifiers.sampling import certify_sampling
+from dptally.verifiers.tables import certify_copies
 from tests.exact.reference import divergence, growth
 
 UNIT = 1 << 32

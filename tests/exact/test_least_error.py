@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 
 
 def least_error(epsilon: float, delta: float, reach: int) -> float:

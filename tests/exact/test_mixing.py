@@ -9,9 +9,9 @@ from math import lcm
 import pytest
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.observation_models.bounded_geometric import FastGeometric, geometric_masses, rational_scale
-from dptally.privacy.certifier import Certificate
-from dptally.privacy.pure_judge import certify_pure_rows
+from dptally.laws.bounded_geometric import FastGeometric, geometric_masses, rational_scale
+from dptally.verifiers.pure import certify_pure_rows
+from dptally.verifiers.tables import Certificate
 from tests.exact.mixing_reference import mix_rows, smallest_weight, statistical_distance, sufficient_weight
 from tests.exact.reference import growth
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.optimal_histogram import build_table, first_tail, value_thresholds
-from dptally.observation_models.reading import read_law
-from dptally.privacy.certifier import certify_rows, certify_shift_table, certify_value_table
+from dptally.laws.reading import read_law
+from dptally.laws.tables.optimal_histogram import build_table, first_tail, value_thresholds
+from dptally.laws.weighted_sample import WeightedSample
+from dptally.verifiers.tables import certify_rows, certify_shift_table, certify_value_table
 from tests.exact.reference import divergence, growth, optimal_probabilities
 
 EPSILONS = [

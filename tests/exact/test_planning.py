@@ -11,15 +11,19 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.reporting_curves import reporting_curves, useful_frequencies
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.stability import Stability
+from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-from dptally.observation_models import GaussianHistogram, SampleAndThreshold, SharedNoise, Stability, WeightedSample
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.reporting_curves import reporting_curves, useful_frequencies
 from dptally.planning import Plan, plan, planned_laws
 from dptally.planning.forecasts import key_errors
 from dptally.planning.mechanisms import AllLevels, AnyKey, Planned, Setting, make_mechanism
-from dptally.planning.needs import as_probability, grid_value
 from dptally.planning.populations import listed_population, zipf_population
+from dptally.planning.requirements import as_probability, grid_value
 from dptally.privacy.composition import share_between_keys
 from dptally.randomness import SeededBits
 

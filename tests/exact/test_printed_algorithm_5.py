@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.privacy.certifier import certify_rows
+from dptally.verifiers.tables import certify_rows
 
 Piece = tuple[Fraction, Fraction, Fraction]  # from, to, density
 LN_2 = Fraction(69314718056, 10**11)  # just above ln 2, so that e^epsilon is just above 2

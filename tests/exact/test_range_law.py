@@ -12,12 +12,14 @@ from dptally.errors import PrivacyViolation
 from dptally.estimates.node_sums import _SumOfCopies, lower_of_binomial, node_sums, upper_of_binomial
 from dptally.exact import exp_bounds
 from dptally.exact.binomial import binomial_row
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.quantile_search import QuantileRounds
+from dptally.laws.range_trees import certify_tree, make_tree_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.range_histograms import RangeHistograms
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import make_grid
-from dptally.ranges.quantile_search import QuantileRounds
-from dptally.ranges.tree_laws import certify_tree, make_tree_law
+from dptally.universes.grids import make_grid
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10)
 

@@ -12,11 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
-
-from dptally import Release, load
-from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.estimates.frequencies import estimate_frequencies
-from dptally.evaluation.sample_and_threshold_printed import (
+from studies.sample_and_threshold_printed import (
     lemma_3_constant,
     lemma_3_threshold,
     lemma_5_omission,
@@ -25,16 +21,21 @@ from dptally.evaluation.sample_and_threshold_printed import (
     theorem_2_delta,
     theorem_2_threshold,
 )
+
+from dptally import Release, load
+from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.estimates.frequencies import estimate_frequencies
 from dptally.exact.binomial import binomial_at_least
+from dptally.laws.base import Estimator, ObservationModel
+from dptally.laws.reading import read_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
-from dptally.observation_models import Estimator, ObservationModel, SampleAndThreshold
-from dptally.observation_models.reading import read_law
-from dptally.privacy.certifier import certify_rows
-from dptally.privacy.sampling_judge import certify_sampling, largest_divergence
 from dptally.randomness import SeededBits
 from dptally.randomness.thinning import _log_mass, thin_counts
 from dptally.sources import open_rows
 from dptally.summaries.row_sample import sample_rows
+from dptally.verifiers.sampling import certify_sampling, largest_divergence
+from dptally.verifiers.tables import certify_rows
 from tests.exact.reference import divergence, growth
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 

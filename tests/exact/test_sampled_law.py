@@ -13,12 +13,12 @@ import pytest
 
 from dptally import Ppswor, Priority, SamplingScheme
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.certified_rows import CertifiedRows
-from dptally.observation_models.sampled_rows import SampledRows
-from dptally.observation_models.sampling_schemes import Scheme
-from dptally.privacy.certifier import Band, certify_bands
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.tables.certified_rows import CertifiedRows
+from dptally.laws.tables.sampled_rows import SampledRows
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
+from dptally.verifiers.tables import Band, certify_bands
 from tests.exact.reference import growth
 from tests.exact.test_printed_algorithm_5 import rows_of_algorithm_5
 

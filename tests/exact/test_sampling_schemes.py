@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 
 from dptally import Ppswor, Priority, SamplingScheme
 from dptally.errors import InvalidParameter
-from dptally.observation_models.sampling_schemes import Scheme, read_scheme
+from dptally.laws.sampling_schemes import Scheme, read_scheme
 
 RATES = st.fractions(Fraction(1, 10**7), 3, max_denominator=10**8).filter(bool)
 POWERS = st.sampled_from([Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(2)])

@@ -11,10 +11,10 @@ import pytest
 from scipy.optimize import linprog
 
 from dptally import Ppswor, Priority
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.sampled_rows import SampledRows
-from dptally.observation_models.sampling_schemes import UNIT_BITS, Scheme
-from dptally.privacy.certifier import certify_bands
+from dptally.laws.sampling_schemes import UNIT_BITS, Scheme
+from dptally.laws.tables.sampled_rows import SampledRows
+from dptally.laws.weighted_sample import WeightedSample
+from dptally.verifiers.tables import certify_bands
 from tests.exact.reference import growth
 from tests.exact.test_printed_algorithm_5 import pieces_of_algorithm_5
 

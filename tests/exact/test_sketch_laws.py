@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from dptally.estimates.shortfall import Shortfall
 from dptally.estimates.sketch_error import sketch_error
 from dptally.exact import exp_bounds
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.thresholded_noise import ThresholdedNoise
 from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.mechanisms.private_total import draw_total, noise_scale
 from dptally.mechanisms.pure_misra_gries import PureMisraGries, reduced_distance
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.summed_noise import SummedNoise
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
-from dptally.privacy.certifier import exp_lower
-from dptally.privacy.sketch_judge import certify_shared_noise
 from dptally.randomness import SeededBits
 from dptally.summaries.misra_gries import MisraGriesSketch
 from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 from dptally.universes import IntegerRange
+from dptally.verifiers.sketches import certify_shared_noise
+from dptally.verifiers.tables import exp_lower
 from tests.exact import reference_sketches as reference
 from tests.exact.enumeration import Choices, OrderedWords, PieceWords, law_of, law_of_pieces, sizes_of
 

@@ -11,12 +11,12 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.observation_models.reading import read_law
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.summed_noise import SummedNoise
-from dptally.observation_models.two_sided_geometric import noise_table, two_sided_masses
-from dptally.privacy.certifier import exp_lower
-from dptally.privacy.sketch_judge import certify_shared_noise, certify_summed_noise
+from dptally.laws.reading import read_law
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.tables.two_sided_geometric import noise_table, two_sided_masses
+from dptally.verifiers.sketches import certify_shared_noise, certify_summed_noise
+from dptally.verifiers.tables import exp_lower
 from tests.exact.reference_sketches import misra_gries, reduced
 
 EPSILON = Fraction(1)

@@ -14,15 +14,15 @@ import pytest
 
 from dptally.estimates.frequencies import bound_heaviest
 from dptally.exact import exp_bounds
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import (
     StrictSparseHistogram,
     approximate_binomial,
     approximate_power,
 )
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.observation_models.fixed_bits_noise import FixedBitsNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import dense_law
 

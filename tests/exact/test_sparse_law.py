@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dptally.exact import exp_bounds
+from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.mechanisms import sparse_histogram
 from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.observation_models.clamped_geometric import ClampedGeometric
 from dptally.randomness import BitSource, geometric, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from dptally.errors import PrivacyViolation
 from dptally.exact import exp_bounds
+from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram, approximate_binomial
-from dptally.observation_models.fixed_bits_noise import FixedBitsNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.privacy.pure_judge import certify_hidden_difference
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange
+from dptally.verifiers.pure import certify_hidden_difference
 from tests.exact.enumeration import Choices, law_of, steps
 from tests.exact.mixing_reference import smallest_weight, sufficient_weight
 from tests.exact.sparse_reference import Histogram, dense_law, order_statistics_law

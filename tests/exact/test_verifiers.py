@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.privacy.certifier import (
+from dptally.verifiers.tables import (
     Band,
     Certificate,
     certify_bands,

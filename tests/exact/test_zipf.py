@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dptally
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from tests.exact.reference import optimal_probabilities
 

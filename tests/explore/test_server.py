@@ -133,7 +133,7 @@ def test_malformed_requests_are_refused(talk: Talk, body: bytes, headers: dict[s
 
 def test_a_curve_is_that_of_the_law(talk: Talk) -> None:
     """Points and milestones are the exact ones of the law, as floats."""
-    from dptally.observation_models import WeightedSample
+    from dptally.laws.weighted_sample import WeightedSample
 
     law = WeightedSample("1", "1e-6")
     found = talk("POST", "/api/curve", {**SETTINGS, "mechanism": "weighted_sample"}).json()

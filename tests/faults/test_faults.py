@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-
-from dptally.evaluation.reliability.__main__ import main
-from dptally.evaluation.reliability.outcomes import Outcome, Part, Settings
-from dptally.evaluation.reliability.parts import PARTS
-from dptally.evaluation.reliability.report import write
+from studies.reliability.__main__ import main
+from studies.reliability.outcomes import Outcome, Part, Settings
+from studies.reliability.parts import PARTS
+from studies.reliability.report import write
 
 FEW = Settings(kills=20, writers=4, seconds=1.0, publishes=5)
 MANY = Settings(kills=300, writers=16, seconds=60.0)

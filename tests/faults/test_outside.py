@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from studies.reliability.outside import left_in, read_release, read_sketch
+from studies.reliability.scenes import Scene, make_scene
 
 from dptally.cli import main
-from dptally.evaluation.reliability.outside import left_in, read_release, read_sketch
-from dptally.evaluation.reliability.scenes import Scene, make_scene
+from dptally.files import complete_or_absent
 from dptally.ledger import Ledger
-from dptally.releases.whole_files import complete_or_absent
 from dptally.summaries.misra_gries import MisraGriesSketch
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dptally.federated.protocol import RATE_UNIT, Round, register_task
-from dptally.observation_models import SampleAndThreshold
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 
 
 class Prefixes:

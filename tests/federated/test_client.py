@@ -17,7 +17,7 @@ from dptally.exact import exp_bounds
 from dptally.federated import HistogramRounds, Limits, Node, Server, enough_to_contact
 from dptally.federated.messages import Call, ballot_size, read_ballot, read_enrolment, registration
 from dptally.federated.protocol import RATE_UNIT
-from dptally.observation_models import SampleAndThreshold
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 

@@ -16,7 +16,7 @@ import pytest
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation
 from dptally.federated import HistogramRounds, Node, Round, Server
 from dptally.federated.messages import Call, ballot_size, pack_ballot, read_ballot, registration
-from dptally.privacy import Guarantee
+from dptally.privacy.guarantee import Guarantee
 from dptally.randomness import SeededBits
 from tests.federated.federation import enrol_all, run_round, run_task, seeded_nodes
 from tests.federated.prefix_rounds import PrefixRounds

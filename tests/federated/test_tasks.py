@@ -14,9 +14,9 @@ from dptally.federated import Node, Server
 from dptally.federated.prefix_task import HeavyHitterRounds
 from dptally.federated.protocol import Round, read_rounds
 from dptally.federated.quantile_task import FederatedQuantile, QuantileSearchRounds
-from dptally.heavy_hitters.tree import PrefixTree
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import make_grid
+from dptally.releases.prefix_tree import PrefixTree
+from dptally.universes.grids import make_grid
 from tests.federated.federation import enrol_all, run_round, run_task, seeded_nodes
 
 WORDS = ["hello"] * 900 + ["help"] * 700 + ["world"] * 500 + [f"own{i}" for i in range(200)]

@@ -21,7 +21,7 @@ import dptally
 from dptally import Ledger
 from dptally.errors import UnreadableLedger
 from dptally.ledger import schema
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 MEMORY = 3 << 30  # of addresses: the interpreter and its libraries reserve more than they use
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n) SELECT"
@@ -154,7 +154,7 @@ def test_a_history_has_a_most_number_of_rows(place: Path, monkeypatch: pytest.Mo
     ledger = Ledger(place)
     with pytest.raises(dptally.DptallyError, match="is full"):
         ledger.reserve(Spending("stability", Fraction(1, 8), Fraction(0)))
-    monkeypatch.setattr("dptally.ledger.books.MOST_ROWS", 5)
+    monkeypatch.setattr("dptally.ledger.accounts.MOST_ROWS", 5)
     with pytest.raises(UnreadableLedger, match="more rows than a ledger can have"):
         Ledger(place)
 

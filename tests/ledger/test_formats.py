@@ -13,8 +13,8 @@ import pytest
 import dptally
 from dptally import Ledger
 from dptally.errors import PrivacyViolation, UnreadableLedger
-from dptally.privacy.accounting import Spending
 from dptally.privacy.guarantee import Record
+from dptally.privacy.spending import Spending
 
 OLD = Path(__file__).with_name("format_1")
 QUARTER = Spending("stability", Fraction(1, 4), Fraction(1, 10**7))

@@ -14,8 +14,8 @@ import pytest
 import dptally.ledger.ledger as ledger_module
 from dptally import BudgetExceeded, Ledger
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.privacy.accounting import Spending
 from dptally.privacy.guarantee import Guarantee, Record
+from dptally.privacy.spending import Spending
 
 
 def event(epsilon: str = "1/4", delta: str = "1/10000000", mechanism: str = "stability") -> Spending:

@@ -21,7 +21,7 @@ from dptally import Ledger
 from dptally.cli import main
 from dptally.errors import DptallyError, InvalidParameter, UnreadableLedger
 from dptally.ledger.note import Turn
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 WHOLE = Spending("dense", Fraction(1), Fraction(0))
 QUARTER = Spending("dense", Fraction(1, 4), Fraction(0))

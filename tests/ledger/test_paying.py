@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 import dptally
 from dptally import BudgetExceeded, Ledger
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
-from dptally.heavy_hitters.tree_file import load_tree
+from dptally.heavy_hitters import publish_tree
 from dptally.ledger.paying import paying, spent_by
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 from dptally.randomness import SeededBits, SystemBits
-from dptally.trie_pipeline import publish_tree
+from dptally.releases.prefix_tree_file import load_tree
 
 DATA = {"common": 1000, "rare": 1}
 FRUIT = {"apple": 900, "pear": 800}

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from dptally import BudgetExceeded, Ledger
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 SPEND = """
 import sys
 from fractions import Fraction
 from dptally import BudgetExceeded, Ledger
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 ledger = Ledger(sys.argv[1], epsilon=1, delta=0)
 spent = 0
@@ -37,7 +37,7 @@ HANG = """
 import sys, time
 from fractions import Fraction
 from dptally import Ledger
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 reservation = Ledger(sys.argv[1]).reserve(Spending("dense", Fraction(1, 2), Fraction(0)))
 if sys.argv[2] == "drawn":

@@ -25,7 +25,7 @@ from dptally.cli import main
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource, PrivacyViolation
 from dptally.ledger.history import COLUMNS
 from dptally.ledger.paying import paying, spent_by
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 from dptally.randomness import SystemBits
 from dptally.sources.declared import check_request_for
 from tests.ledger.test_paying import PRIVACY, RELEASES, SOURCES

@@ -10,7 +10,8 @@ import pytest
 
 from dptally import BudgetExceeded, Ledger
 from dptally.cli import main
-from dptally.privacy.accounting import Spending, basic_total, short_above
+from dptally.ledger.accounting import basic_total, short_above
+from dptally.privacy.spending import Spending
 
 
 def event(epsilon: object, delta: object = 0, mechanism: str = "stability") -> Spending:

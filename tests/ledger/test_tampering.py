@@ -15,7 +15,7 @@ import pytest
 from dptally import Ledger
 from dptally.errors import InvalidParameter, UnreadableLedger
 from dptally.ledger.history import COLUMNS, Row, row_hash
-from dptally.privacy.accounting import Spending
+from dptally.privacy.spending import Spending
 
 
 def event() -> Spending:

@@ -106,7 +106,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="randomness-both-words-of-a-key-alike",
         breaks=("randomness: a draw takes 128 independent bits",),
-        file="observation_models/certified_table.py",
+        file="laws/tables/certified_table.py",
         old="sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])",
         new="sampler.draw(frequencies[part], np.repeat(bits.words(len(frequencies[part])), 2), reported[part])",
         tests=("tests/unit/test_native_draws.py::test_law_draws_are_the_slow_twin_on_the_same_words",),
@@ -131,7 +131,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="composition-verifier-forgets-the-excess",
         breaks=("composition: the verifier adds up losses of several keys",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="spent = one - ((survive * max(0, one - excess)) >> scale)",
         new="spent = one - survive",
         tests=("tests/exact/test_composition.py::test_judge_and_calibration_agree_with_the_formula",),
@@ -139,7 +139,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="composition-verifier-accepts-any-delta",
         breaks=("composition: the verifier refuses keys that exceed delta together",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="    if total > delta:\n",
         new="    if total > 1:\n",
         tests=("tests/exact/test_composition.py::test_a_little_more_is_refused",),
@@ -147,7 +147,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="composition-larger-epsilon-of-one-key-accepted",
         breaks=("composition: a certificate at a larger epsilon is refused",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="        if one_key.epsilon > epsilon:\n",
         new="        if one_key.epsilon > 1000 * epsilon:\n",
         tests=("tests/exact/test_composition.py::test_one_key_at_a_larger_epsilon_is_refused",),
@@ -156,7 +156,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="gaussian-verifier-accepts-any-delta",
         breaks=("Gaussian noise: the verifier refuses a table that exceeds delta",),
-        file="privacy/gaussian_judge.py",
+        file="verifiers/gaussian.py",
         old="    if worst > delta:\n",
         new="    if worst > 1:\n",
         tests=("tests/exact/test_gaussian_histogram.py::test_wrong_tables_are_refused",),
@@ -205,7 +205,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="rounded-counters-accept-any-distance",
         breaks=("pure sketches: the verifier refuses noise that is too small for the distance",),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="spent = distance * (one_step.worst_ratio - 1)",
         new="spent = one_step.worst_ratio - 1",
         tests=("tests/exact/test_elements_per_unit.py::test_the_verifier_multiplies_by_the_distance",),
@@ -238,7 +238,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="ledger-basic-total-forgets-delta",
         breaks=("ledger: basic composition adds up deltas",),
-        file="privacy/accounting/totals.py",
+        file="ledger/accounting/totals.py",
         old='return Total("basic", sums[1] if',
         new='return Total("basic", Fraction(0) if',
         tests=("tests/ledger/test_ledger.py::test_delta_is_a_budget_too",),
@@ -246,7 +246,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="ledger-copies-of-a-part-counted-once",
         breaks=("ledger: tight accounting counts every key of a unit",),
-        file="privacy/accounting/totals.py",
+        file="ledger/accounting/totals.py",
         old="parts[Part(part.epsilon, part.delta, 1, part.law)] += part.copies",
         new="parts[Part(part.epsilon, part.delta, 1, part.law)] += 1",
         tests=("tests/exact/test_accounting.py",),

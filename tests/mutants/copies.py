@@ -51,6 +51,7 @@ def copy_package(place: Path) -> Path:
     place.mkdir(parents=True)
     shutil.copytree(SOURCE, place / "dptally", ignore=shutil.ignore_patterns("__pycache__", "_core*.so"))
     shutil.copy2(str(dptally._core.__file__), place / "dptally")
+    shutil.copytree(ROOT / "studies", place / "studies", ignore=shutil.ignore_patterns("__pycache__"))
     for file in _SUPPORT.glob("*.py"):
         shutil.copy2(file, place)
     return place
@@ -62,7 +63,7 @@ def applied(fault: Fault) -> str:
     Raises:
         LookupError: if the text that the fault replaces does not occur exactly once.
     """
-    file = SOURCE / fault.file
+    file = (ROOT if fault.file.startswith("studies/") else SOURCE) / fault.file
     text = file.read_text() if file.is_file() else ""
     if text.count(fault.old) != 1 or fault.old == fault.new:
         raise LookupError(f"{fault.name}: its text occurs {text.count(fault.old)} times in {fault.file}, not once")
@@ -72,7 +73,7 @@ def applied(fault: Fault) -> str:
 def inject(fault: Fault, original: Path, place: Path) -> Path:
     """Copy a copy of the package, compiled files and all, and put the fault into it."""
     shutil.copytree(original, place)
-    changed = place / "dptally" / fault.file
+    changed = place / fault.file if fault.file.startswith("studies/") else place / "dptally" / fault.file
     for compiled in (changed.parent / "__pycache__").glob(f"{changed.stem}.*.pyc"):
         compiled.unlink()  # they are trusted by time and size alone
     changed.write_text(applied(fault))
@@ -83,13 +84,13 @@ def run_tests(place: Path, tests: Sequence[str]) -> Outcome:
     """Run tests of this repository against the copy in a folder, up to the first that fails."""
     record = place / "outcome.json"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment["PYTHONPATH"] = str(place)
+    environment["PYTHONPATH"] = os.pathsep.join([str(place), str(ROOT)])  # the copy of studies before ours
     environment["DPTALLY_COPY"] = str(place)
     options = ["-x", "-q", "-m", "not slow", "-W", "ignore"]
     options += ["-p", "record_outcome", "-p", "no:xdist", "-p", "no:cacheprovider"]
     start = time.monotonic()
     try:
-        done = subprocess.run([sys.executable, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment,
+        done = subprocess.run([sys.executable, "-P", "-m", "pytest", *options, *tests], cwd=ROOT, env=environment,
                               capture_output=True, text=True, timeout=_LONGEST, check=False)  # fmt: skip
     except subprocess.TimeoutExpired:
         return Outcome(False, "", f"no end within {_LONGEST} s", time.monotonic() - start)

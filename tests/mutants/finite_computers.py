@@ -18,7 +18,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-replaced-units-change-one-count",
         breaks=("BV19 Definition 1.1",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="return 1 if self.neighbours == ADD_OR_REMOVE else 2",
         new="return 1",
         tests=(f"{_COUNTING}::test_the_loss_of_every_row_is_within_epsilon",),
@@ -26,7 +26,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="pure-verifier-allows-more-than-epsilon",
         breaks=("BV19 Definition 2.1",),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="if one * most > growth * least:",
         new="if one * most > 2 * growth * least:",
         tests=(f"{_COUNTING}::test_the_judge_refuses",),
@@ -34,7 +34,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="pure-verifier-compares-no-ends",
         breaks=("BV19 Definition 4.1",),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="    for count in range(min(bound - 1, reach) + 1):\n        yield uniform + from_below",
         new="    for count in range(0):\n        yield uniform + from_below",
         tests=(f"{_COUNTING}::test_the_judge_agrees_with_rows_written_out",),
@@ -42,7 +42,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="pure-composition-of-several-keys-for-free",
         breaks=("BV19 Lemma 2.4",),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="if copies * one_key.epsilon > epsilon:",
         new="if one_key.epsilon > epsilon:",
         tests=(f"{_COUNTING}::test_the_judge_refuses",),
@@ -50,7 +50,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-error-one-too-small",
         breaks=("BV19 Definition 2.5", "BV19 Definition 4.2"),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="noise, uniform = self._at_least(error + 1), self.uniform_mass",
         new="noise, uniform = self._at_least(error + 2), self.uniform_mass",
         tests=(f"{_COUNTING}::test_error_quantiles_are_exact",),
@@ -58,7 +58,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-error-on-the-page-too-small",
         breaks=("BV19 Figure 3",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="noise, uniform = self._at_least(error + 1), self.uniform_mass",
         new="noise, uniform = self._at_least(error + 2), self.uniform_mass",
         tests=("tests/docs/test_error_tables.py::test_errors_of_the_dense_histogram",),
@@ -66,7 +66,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-error-of-all-keys-is-that-of-one",
         breaks=("BV19 Definition 2.6",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="_power_below(1 - chance, count) >= 1 - allowed",
         new="_power_below(1 - chance, 1) >= 1 - allowed",
         tests=(f"{_COUNTING}::test_error_quantiles_are_exact",),
@@ -74,7 +74,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-distribution-function-without-uniform-values",
         breaks=("BV19 Definition 2.8", "BV19 Definition 4.3"),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="- self._at_least(value - count + 1) + (value + 1) * self.uniform_mass",
         new="- self._at_least(value - count + 1)",
         tests=(f"{_COUNTING}::test_rows_are_the_written_out_ones",),
@@ -82,7 +82,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-value-of-a-uniform-number-shifted",
         breaks=("BV19 Lemma 2.12",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="if self._reached(middle, count) >= number else",
         new="if self._reached(middle, count) > number else",
         tests=(f"{_COUNTING}::test_rows_are_the_written_out_ones",),
@@ -90,7 +90,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-table-rounded-up",
         breaks=("BV19 Lemma 2.13",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="((reached << _BITS) // whole).to_bytes",
         new="(-(-(reached << _BITS) // whole)).to_bytes",
         tests=(f"{_COUNTING}::test_the_loss_of_every_row_is_within_epsilon",),
@@ -98,7 +98,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-ties-are-not-decided",
         breaks=("BV19 Lemma 2.13",),
-        file="observation_models/clamped_noise.py",
+        file="laws/clamped_noise.py",
         old="return np.flatnonzero(uniform | same)",
         new="return np.flatnonzero(uniform)",
         tests=(f"{_COUNTING}::test_ties_are_decided_by_more_bits",),
@@ -106,7 +106,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-scale-rounded-the-wrong-way",
         breaks=("BV19 Theorem 4.7",),
-        file="observation_models/bounded_geometric.py",
+        file="laws/bounded_geometric.py",
         old="Fraction(math.ceil(part / excess), part) for part",
         new="Fraction(max(1, math.floor(part / excess)), part) for part",
         tests=(f"{_COUNTING}::test_the_scale_is_the_best_and_rounded_safely",),
@@ -114,7 +114,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-geometric-masses-of-another-power",
         breaks=("BV19 Algorithm 4.8", "BV19 Lemma 4.9", "BV19 Figure 2"),
-        file="observation_models/bounded_geometric.py",
+        file="laws/bounded_geometric.py",
         old="powers_x[z] * powers_y[bound - 1 - z] for z in range(bound)",
         new="powers_x[z] * powers_y[max(0, bound - 2 - z)] for z in range(bound)",
         tests=(f"{_COUNTING}::test_the_printed_algorithms",),
@@ -122,7 +122,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-fast-law-without-uniform-values",
         breaks=("BV19 Theorem 4.10", "BV19 Algorithm 4.11", "BV19 Figure 2"),
-        file="observation_models/bounded_geometric.py",
+        file="laws/bounded_geometric.py",
         old="return tuple(mass * factor for mass in noise), mixing.numerator * whole",
         new="return tuple(mass * factor for mass in noise), 0",
         tests=(f"{_COUNTING}::test_the_printed_algorithms",),
@@ -130,7 +130,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-fast-law-cut-too-early",
         breaks=("BV19 Lemma 4.12", "BV19 Theorem 4.10"),
-        file="observation_models/bounded_geometric.py",
+        file="laws/bounded_geometric.py",
         old="return fast_masses(self.scale, low, self._share, self.bound)",
         new="return fast_masses(self.scale, low - 1, self._share, self.bound)",
         tests=("tests/exact/test_mixing.py::test_the_fast_law_is_a_cut_law_mixed_with_uniform_values",),
@@ -138,7 +138,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-geometric-noise-without-its-one",
         breaks=("BV19 Algorithm 4.5",),
-        file="observation_models/clamped_geometric.py",
+        file="laws/clamped_geometric.py",
         old="LARGEST - 1) + 1\n",
         new="LARGEST - 1)\n",
         tests=(f"{_SPARSE}::test_noisy_counts",),
@@ -146,7 +146,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="counting-geometric-ratio-rounded-down",
         breaks=("BV19 Theorem 4.6",),
-        file="observation_models/clamped_geometric.py",
+        file="laws/clamped_geometric.py",
         old="Fraction(math.ceil((1 << _RATIO_BITS) / growth), 1 << _RATIO_BITS)",
         new="Fraction(math.floor((1 << _RATIO_BITS) / growth), 1 << _RATIO_BITS)",
         tests=(f"{_PARTS}::test_the_noise_spends_its_epsilon_and_no_more",),
@@ -179,7 +179,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="dense-law-cut-before-uniform-values-cover-it",
         breaks=("BV19 Theorem 5.3",),
-        file="observation_models/bounded_geometric.py",
+        file="laws/bounded_geometric.py",
         old="last = math.floor((low - 1) * uniform)",
         new="last = math.floor(2 * (low - 1) * uniform)",
         tests=(f"{_COUNTING}::test_dyadic_masses_satisfy_their_conditions",),
@@ -187,7 +187,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-keys-without-a-count-are-reported",
         breaks=("BV19 Algorithm 5.4",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="moved = np.ascontiguousarray((given + self.shift) * present)",
         new="moved = np.ascontiguousarray(np.maximum(given + self.shift, 0))",
         tests=("tests/exact/test_stability.py::test_draws_at_the_borders",),
@@ -195,7 +195,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-threshold-not-added-to-the-value",
         breaks=("BV19 Algorithm 5.4",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="reported += (self.threshold - 1) * (reported > 0)",
         new="reported += self.threshold * (reported > 0)",
         tests=(f"{_DENSE}::test_releases_above_a_threshold_keep_epsilon_and_delta",),
@@ -203,7 +203,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-threshold-below-the-smallest",
         breaks=("BV19 Theorem 5.5",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="(middle + 1, high)\n        return low\n",
         new="(middle + 1, high)\n        return max(1, low - 1)\n",
         tests=(
@@ -213,7 +213,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-threshold-on-the-page-too-low",
         breaks=("BV19 Figure 4",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="(middle + 1, high)\n        return low\n",
         new="(middle + 1, high)\n        return max(1, low - 1)\n",
         tests=("tests/docs/test_error_tables.py::test_errors_of_the_stability_histogram",),
@@ -238,7 +238,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sparse-simultaneous-error-forgets-other-keys",
         breaks=("BV19 Theorem 6.2",),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="best = min(best, others + own)",
         new="best = min(best, own)",
         tests=(f"{_PARTS}::test_the_simultaneous_error_holds_for_whole_releases",),
@@ -246,7 +246,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sparse-error-of-a-key-forgets-that-it-may-be-missing",
         breaks=("BV19 Definition 2.7",),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="left = _beta(beta) - self.missing_probability(true_frequency)",
         new="left = _beta(beta)",
         tests=(f"{_PARTS}::test_the_error_of_one_key_holds_for_whole_releases",),
@@ -254,7 +254,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sparse-missing-probability-of-half-the-universe",
         breaks=("BV19 Lemma 6.3",),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="return min(Fraction(1), Fraction(total + (chances[-1] << _PLACES), 1 << 2 * _PLACES) + self._stray)",
         new="return min(Fraction(1), Fraction(total + (chances[-1] << _PLACES), 8 << 2 * _PLACES) + self._stray)",
         tests=(f"{_PARTS}::test_the_chance_of_being_left_out_bounds_the_exact_one",),
@@ -351,7 +351,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="strict-verifier-asks-for-half-the-weight",
         breaks=("BV19 Lemma 3.2",),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="if 3 * distance * (1 << mixing) > min(epsilon, Fraction(1)) * least:",
         new="if 3 * distance * (1 << (mixing - 1)) > min(epsilon, Fraction(1)) * least:",
         tests=(f"{_STRICT}::test_the_verifier_decides_by_what_the_random_histogram_hides",),
@@ -359,7 +359,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="strict-distance-of-labels-forgotten",
         breaks=("BV19 Definition 2.9", "BV19 Lemma 2.10"),
-        file="privacy/pure_judge.py",
+        file="verifiers/pure.py",
         old="Fraction(bound * size * (keep + 2), 1 << scale_bits) + Fraction((keep + 1) * size, 1 << label_bits)",
         new="Fraction(bound * size * (keep + 2), 1 << scale_bits)",
         tests=(f"{_STRICT}::test_the_verifier_decides_by_what_the_random_histogram_hides",),
@@ -367,7 +367,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="strict-distance-is-not-verified",
         breaks=("BV19 Theorem 6.10",),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="            label_bits=self.label_bits,\n            epsilon=self.epsilon,",
         new="            label_bits=self.label_bits + 64,\n            epsilon=self.epsilon,",
         tests=("tests/unit/test_sparse_histogram.py::test_the_judge_refuses_a_draw_that_is_too_far_from_its_law",),
@@ -383,7 +383,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="strict-noise-of-fixed-bits-too-small",
         breaks=("BV19 Theorem 6.8",),
-        file="observation_models/fixed_bits_noise.py",
+        file="laws/tables/fixed_bits_noise.py",
         old="masses.append(math.ceil(masses[-1] * shrink))",
         new="masses.append(math.floor(masses[-1] * shrink * shrink))",
         tests=(f"{_PARTS}::test_the_noise_of_fixed_bits_is_private",),
@@ -446,7 +446,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="printed-errors-of-another-scale",
         breaks=("BV19 Theorem 6.11", "BV19 Figure 5"),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="scale = 9 / (2 * float(as_epsilon(epsilon)))",
         new="scale = 4 / (2 * float(as_epsilon(epsilon)))",
         tests=("tests/unit/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
@@ -454,7 +454,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="least-possible-error-twice-as-large",
         breaks=("BV19 Theorem 7.2",),
-        file="observation_models/heaviest_noise.py",
+        file="laws/top_k_noise.py",
         old="return max(0.0, (logarithm / (2 * float(as_epsilon(epsilon))) - 1) / 2)",
         new="return max(0.0, logarithm / (2 * float(as_epsilon(epsilon))) - 1)",
         tests=("tests/unit/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
@@ -479,7 +479,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-verifier-skips-keys-that-do-not-occur",
         breaks=("BV19 Theorem 8.3",),
-        file="privacy/compact_judge.py",
+        file="verifiers/compact.py",
         old="    for value in [*range(min(top, reach + 3)), top]:",
         new="    for value in ():",
         tests=(f"{_COMPACT}::test_the_judge_finds_the_exact_loss",),
@@ -487,7 +487,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-elements-of-a-cell-without-its-stray-ones",
         breaks=("BV19 Lemma 8.4", "BV19 Algorithm 8.5"),
-        file="observation_models/field_geometric.py",
+        file="laws/field_geometric.py",
         old="place = uniform * (length + self.floor) >> self.element_bits",
         new="place = uniform * length >> self.element_bits",
         tests=(f"{_COMPACT}::test_cells_are_what_the_decoder_reads",),
@@ -495,7 +495,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-decoder-of-count-one",
         breaks=("BV19 Algorithm 8.5",),
-        file="observation_models/field_geometric.py",
+        file="laws/field_geometric.py",
         old="return self.draw(0, element)",
         new="return self.draw(1, element)",
         tests=(f"{_COMPACT}::test_each_key_has_the_law_of_its_count",),
@@ -503,7 +503,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-floor-too-small-for-the-rounding",
         breaks=("BV19 Theorem 8.6",),
-        file="observation_models/field_geometric.py",
+        file="laws/field_geometric.py",
         old="floor = math.ceil((ratio + 1) / (ratio - 1))",
         new="floor = 1",
         tests=(f"{_COMPACT}::test_chosen_laws_pass_and_waste_nothing",),
@@ -511,7 +511,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-error-on-the-page-too-small",
         breaks=("BV19 Figure 6",),
-        file="observation_models/field_geometric.py",
+        file="laws/field_geometric.py",
         old="tail = self._tail(distance + 1)\n",
         new="tail = self._tail(distance + 2)\n",
         tests=("tests/docs/test_error_tables.py::test_errors_of_the_compact_histogram",),

@@ -93,7 +93,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-distance-of-summed-counters-is-one",
         breaks=("LT25 Lemma 16",),
-        file="observation_models/summed_noise.py",
+        file="laws/summed_noise.py",
         old="return self.elements * Fraction(max(1, 2 * self.capacity - 1), self.capacity + 1)",
         new="return self.elements * Fraction(1)",
         tests=(f"{_LAWS}::test_the_distance_that_noise_is_made_for_is_the_largest_there_is",),
@@ -102,7 +102,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-noise-shrinks-too-fast",
         breaks=("LT25 Definition 5",),
-        file="observation_models/two_sided_geometric.py",
+        file="laws/tables/two_sided_geometric.py",
         old="masses.append(-(-masses[-1] * one // top))",
         new="masses.append(-(-masses[-1] * one // (2 * top)))",
         tests=("tests/exact/test_stability.py::test_the_noise_is_two_sided_geometric",),
@@ -110,7 +110,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-no-shared-noise",
         breaks=("LT25 Algorithm 2",),
-        file="observation_models/shared_noise.py",
+        file="laws/shared_noise.py",
         old="return self._certified.draw_above(counters + shared, self.threshold, bits)",
         new="return self._certified.draw_above(counters + 0 * shared, self.threshold, bits)",
         tests=(f"{_LAWS}::test_a_release_is_drawn_as_algorithm_2_says",),
@@ -118,7 +118,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-threshold-not-kept-when-drawing",
         breaks=("LT25 Algorithm 2",),
-        file="observation_models/shared_noise.py",
+        file="laws/shared_noise.py",
         old="return self._certified.draw_above(counters + shared, self.threshold, bits)",
         new="return self._certified.draw_above(counters + shared, max(1, self.threshold - 1), bits)",
         tests=(f"{_LAWS}::test_a_release_is_drawn_as_algorithm_2_says",),
@@ -126,7 +126,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-verifier-forgets-the-end-of-the-noise",
         breaks=("LT25 Lemma 9", "LT25 Corollary 10"),
-        file="privacy/sketch_judge.py",
+        file="verifiers/sketches.py",
         old="one_element = reported + _step_loss(masses, share)",
         new="one_element = reported",
         tests=(
@@ -137,7 +137,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-verifier-takes-a-counter-of-one-for-zero",
         breaks=("LT25 Lemma 11",),
-        file="privacy/sketch_judge.py",
+        file="verifiers/sketches.py",
         old="_power(at_most(threshold - 2 - shared), ones)",
         new="_power(at_most(threshold - 1 - shared), ones)",
         tests=(f"{_NOISE}::test_the_reported_probability_is_that_of_two_paired_keys",),
@@ -145,7 +145,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-threshold-one-too-low",
         breaks=("LT25 Lemma 12", "LT25 Definition 4"),
-        file="observation_models/shared_noise.py",
+        file="laws/shared_noise.py",
         old="(low, middle)\n        return low\n",
         new="(low, middle)\n        return max(1, low - 1)\n",
         tests=(f"{_NOISE}::test_thresholds_are_the_known_ones_and_the_smallest",),
@@ -153,7 +153,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-verifier-counts-a-group-as-one",
         breaks=("LT25 Lemma 19", "BV19 Lemma 2.3"),
-        file="privacy/sketch_judge.py",
+        file="verifiers/sketches.py",
         old="        power = -(-power * top // one)\n        total += power",
         new="        power = -(-power * top // one)\n        total += 0",
         tests=(f"{_LAWS}::test_streams_that_differ_by_a_units_elements_keep_the_guarantee",),
@@ -161,7 +161,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-verifier-gives-a-group-all-of-epsilon-each",
         breaks=("LT25 Lemma 20", "LT25 Corollary 21"),
-        file="privacy/sketch_judge.py",
+        file="verifiers/sketches.py",
         old="    share = epsilon / elements\n",
         new="    share = epsilon\n",
         tests=(f"{_LAWS}::test_streams_that_differ_by_a_units_elements_keep_the_guarantee",),
@@ -185,7 +185,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-summed-counters-rounded-down",
         breaks=("LT25 Algorithm 3",),
-        file="observation_models/summed_noise.py",
+        file="laws/summed_noise.py",
         old="rounded = (scaled * grid + draw_integers(parts, len(scaled), bits).astype(np.int64)) // parts",
         new="rounded = (scaled * grid + 0 * draw_integers(parts, len(scaled), bits).astype(np.int64)) // parts",
         tests=("tests/statistical/test_sketch_draws.py::test_fractions_are_rounded_without_bias",),
@@ -194,7 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-gaussian-noise-for-one-counter",
         breaks=("LT25 Corollary 18", "LT25 Theorem 30"),
-        file="observation_models/counter_laws.py",
+        file="laws/counter_laws.py",
         old="gaussian = GaussianHistogram(epsilon, delta, capacity)",
         new="gaussian = GaussianHistogram(epsilon, delta, 1)",
         tests=(f"{_LAWS}::test_noise_of_merged_sketches_is_made_for_all_counters",),
@@ -202,7 +202,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-shared-budget-for-one-counter",
         breaks=("LT25 Lemma 27", "LT25 Corollary 28"),
-        file="observation_models/counter_laws.py",
+        file="laws/counter_laws.py",
         old="shared = WeightedSample(*share_between_keys(epsilon, delta, capacity))",
         new="shared = WeightedSample(epsilon, delta)",
         tests=(f"{_LAWS}::test_noise_of_merged_sketches_is_made_for_all_counters",),
@@ -210,7 +210,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="gaussian-verifier-looks-at-one-end-only",
         breaks=("LT25 Theorem 23",),
-        file="privacy/gaussian_judge.py",
+        file="verifiers/gaussian.py",
         old="        if last.upper() > best.upper():\n",
         new="        if False:\n",
         tests=("tests/exact/test_gaussian_histogram.py::test_intervals_lose_nothing",),

@@ -12,7 +12,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-verifier-ratio-of-masses-wrong",
         breaks=("BC22 Lemma 1",),
-        file="privacy/sampling_judge.py",
+        file="verifiers/sampling.py",
         old="factor, divisor = s * k, (k - m + 1) << _RATE_BITS",
         new="factor, divisor = s * (k - 1), (k - m + 1) << _RATE_BITS",
         tests=(f"{_LAW}::test_judge_against_enumeration",),
@@ -20,7 +20,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-verifier-subtracts-too-much",
         breaks=("BC22 Theorem 2",),
-        file="privacy/sampling_judge.py",
+        file="verifiers/sampling.py",
         old="found = _up(p * up.mass[1]) - (growth - one) * up.over[0] // one",
         new="found = _up(p * up.mass[1]) - growth * up.over[0] // one",
         tests=(f"{_LAW}::test_judge_against_enumeration",),
@@ -28,7 +28,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-verifier-looks-one-way",
         breaks=("BC22 Theorem 2",),
-        file="privacy/sampling_judge.py",
+        file="verifiers/sampling.py",
         old='"down" not in orders or down_drop >= down_whole',
         new="True",
         tests=(f"{_LAW}::test_the_other_order",),
@@ -36,7 +36,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-verifier-stops-at-the-first-row",
         breaks=("BC22 Theorem 2",),
-        file="privacy/sampling_judge.py",
+        file="verifiers/sampling.py",
         old="up_done = up_rest <= negligible",
         new="up_done = True",
         tests=(f"{_LAW}::test_judge_over_all_frequencies",),
@@ -44,7 +44,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-verifier-accepts-any-delta",
         breaks=("BC22 Theorem 2",),
-        file="privacy/sampling_judge.py",
+        file="verifiers/sampling.py",
         old="    if worst_delta > delta:\n",
         new="    if worst_delta > 1:\n",
         tests=(f"{_LAW}::test_the_judge_refuses",),
@@ -52,7 +52,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-reports-from-one-below-the-threshold",
         breaks=("BC22 Theorem 2",),
-        file="observation_models/sample_and_threshold.py",
+        file="laws/sample_and_threshold.py",
         old="return np.where(sampled >= self.threshold, sampled, 0)",
         new="return np.where(sampled >= self.threshold - 1, sampled, 0)",
         tests=(f"{_LAW}::test_draws_follow_the_rows",),
@@ -60,7 +60,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampling-keeps-too-many-units",
         breaks=("BC22 Theorem 2",),
-        file="observation_models/sample_and_threshold.py",
+        file="laws/sample_and_threshold.py",
         old="rate = int(self.rate * RATE_UNIT)\n        # How many bits",
         new="rate = int(self.rate * RATE_UNIT * Fraction(11, 10))\n        # How many bits",
         tests=(f"{_LAW}::test_draws_follow_the_rows",),
@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="printed-constant-of-lemma-3",
         breaks=("BC22 Lemma 3",),
-        file="evaluation/sample_and_threshold_printed.py",
+        file="studies/sample_and_threshold_printed.py",
         old="return math.log(1 / alpha) - 1 / (1 + alpha)",
         new="return math.log(1 / alpha) - 1 / (2 + alpha)",
         tests=(f"{_LAW}::test_thresholds_printed_and_exact",),
@@ -108,7 +108,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="chance-to-be-reported-one-off",
         breaks=("BC22 Lemma 5",),
-        file="observation_models/sample_and_threshold.py",
+        file="laws/sample_and_threshold.py",
         old="return Fraction(sum(masses[self.threshold :]), whole)",
         new="return Fraction(sum(masses[self.threshold + 1 :]), whole)",
         tests=(f"{_LAW}::test_rows_and_reporting",),
@@ -116,7 +116,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="frequency-of-a-value-not-scaled-by-the-rate",
         breaks=("BC22 Lemma 6",),
-        file="observation_models/sample_and_threshold.py",
+        file="laws/sample_and_threshold.py",
         old="return math.floor(value / self.rate)",
         new="return math.floor(value / self.rate * Fraction(3, 2))",
         tests=(f"{_LAW}::test_lemma_6",),
@@ -124,7 +124,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="one-round-forgotten",
         breaks=("BC22 Lemma 7",),
-        file="privacy/rounds_judge.py",
+        file="verifiers/rounds.py",
         old="for _ in range(rounds - 1):",
         new="for _ in range(rounds - 2):",
         tests=("tests/exact/test_heavy_hitters.py::test_two_rounds_against_enumeration",),
@@ -132,7 +132,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="rounds-accept-any-delta",
         breaks=("BC22 Lemma 7",),
-        file="privacy/rounds_judge.py",
+        file="verifiers/rounds.py",
         old="    if total > delta:\n",
         new="    if total > 1:\n",
         tests=("tests/exact/test_heavy_hitters.py::test_composed_judge_refuses_the_next_rate",),
@@ -140,7 +140,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="prefixes-reported-from-one-below-the-threshold",
         breaks=("BC22 Lemma 7",),
-        file="heavy_hitters/rounds.py",
+        file="laws/prefix_rounds.py",
         old="if count >= self.plan.law.threshold:",
         new="if count >= self.plan.law.threshold - 1:",
         tests=("tests/unit/test_heavy_hitters.py::test_counts_below_the_threshold_are_dropped",),
@@ -156,7 +156,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="search-made-for-one-round",
         breaks=("BC22 Lemma 8",),
-        file="ranges/quantile_search.py",
+        file="laws/quantile_search.py",
         old="made = make_tree_law(epsilon, delta, levels=self.rounds, mechanism=mechanism, rate=rate)",
         new="made = make_tree_law(epsilon, delta, levels=1, mechanism=mechanism, rate=rate)",
         tests=("tests/exact/test_range_law.py::test_searches_share_their_budget_between_rounds",),
@@ -164,7 +164,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="search-goes-the-other-way",
         breaks=("BC22 Lemma 8",),
-        file="ranges/quantile_search.py",
+        file="laws/quantile_search.py",
         old="        if upper < float(self.q):\n            self._left = split",
         new="        if upper < float(self.q):\n            self._right = split",
         tests=("tests/unit/test_ranges.py::test_a_search_finds_the_quantile",),
@@ -172,7 +172,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="tree-made-for-one-level",
         breaks=("BC22 Lemma 9",),
-        file="ranges/tree_laws.py",
+        file="laws/range_trees.py",
         old="share = share_between_keys(whole_epsilon, whole_delta, levels)",
         new="share = share_between_keys(whole_epsilon, whole_delta, 1)",
         tests=("tests/exact/test_range_law.py::test_whole_trees_of_neighbours_are_private",),
@@ -180,7 +180,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="tree-verified-for-one-level",
         breaks=("BC22 Lemma 9",),
-        file="ranges/tree_laws.py",
+        file="laws/range_trees.py",
         old="return certify_copies(law.certify(), copies=levels, epsilon=epsilon, delta=delta)",
         new="return certify_copies(law.certify(), copies=1, epsilon=epsilon, delta=delta)",
         tests=("tests/exact/test_range_law.py::test_a_budget_for_one_level_does_not_pass_for_two",),

@@ -14,7 +14,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="ppswor-probability-without-exponential",
         breaks=("CGSS21 Algorithm 1",),
-        file="observation_models/sampling_schemes.py",
+        file="laws/sampling_schemes.py",
         old="return 1 - exp_bounds(-low, bits)[1], 1 - exp_bounds(-high, bits)[0]",
         new="return min(Fraction(1), low), min(Fraction(1), high)",
         tests=("tests/exact/test_sampling_schemes.py",),
@@ -30,7 +30,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-of-values-looks-one-way",
         breaks=("CGSS21 Definition 3.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="for first, second, values in ((row, row - 1, value_up), (row - 1, row, value_down)):",
         new="for first, second, values in ((row, row - 1, value_up),):",
         tests=("tests/exact/test_verifiers.py",),
@@ -38,7 +38,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-of-values-forgets-missing-keys",
         breaks=("CGSS21 Definition 3.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="            excess += max(0, one * missing[first] - growth * missing[second])\n",
         new="",
         tests=("tests/exact/test_verifiers.py",),
@@ -46,7 +46,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-of-tables-forgets-missing-keys",
         breaks=("CGSS21 Definition 3.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="down = value_down + max(0, one * unreported[row - 1] - growth * unreported[row])",
         new="down = value_down",
         tests=("tests/exact/test_verifiers.py",),
@@ -54,7 +54,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-accepts-any-delta",
         breaks=("CGSS21 Definition 3.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="    if worst_delta > delta:\n",
         new="    if worst_delta > 1:\n",
         tests=("tests/exact/test_verifiers.py",),
@@ -62,7 +62,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-of-rows-looks-one-way",
         breaks=("CGSS21 Lemma C.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="for first, second, pair in ((masses, previous, (higher, lower)), (previous, masses, (lower, higher))):",
         new="for first, second, pair in ((masses, previous, (higher, lower)),):",
         tests=("tests/exact/test_verifiers.py",),
@@ -70,7 +70,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="verifier-of-rows-takes-the-worst-outcome-only",
         breaks=("CGSS21 Lemma C.1",),
-        file="privacy/certifier.py",
+        file="verifiers/tables.py",
         old="                    if over > 0:\n                        excess += over",
         new="                    if over > excess:\n                        excess = over",
         tests=("tests/exact/test_verifiers.py",),
@@ -78,7 +78,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampled-keys-are-reported-as-if-not-sampled",
         breaks=("CGSS21 Algorithm 2",),
-        file="observation_models/conditional_rows.py",
+        file="laws/tables/conditional_rows.py",
         old="low, high = self._scheme.bounds(self._band.frequency, 2 * TABLE_BITS + 2 * more)",
         new="low = high = Fraction(1)",
         tests=("tests/statistical/test_sampled_draws.py::test_sampled_keys_follow_the_law_divided_by_q",),
@@ -86,7 +86,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="missing-keys-may-betray",
         breaks=("CGSS21 Algorithm 3",),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="now = min(ceiling, grown, fallen)",
         new="now = min(ceiling, grown, _WHOLE)",
         tests=(f"{_SAMPLED}::test_rows_are_certified_and_optimal",),
@@ -94,7 +94,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="reported-more-often-than-sampled",
         breaks=("CGSS21 Algorithm 3",),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="now = min(ceiling, grown, fallen)",
         new="now = min(ceiling + (ceiling >> 8), grown, fallen)",
         tests=(f"{_SAMPLED}::test_rows_are_certified_and_optimal",),
@@ -102,7 +102,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="keys-reported-with-twice-delta",
         breaks=("CGSS21 Algorithm 3",),
-        file="observation_models/optimal_histogram.py",
+        file="laws/tables/optimal_histogram.py",
         old="reached = min(((growth * reached) >> shift) + slack, _WHOLE + ((-missing << shift) // growth))",
         new="reached = min(((growth * reached) >> shift) + 2 * slack, _WHOLE + ((-missing << shift) // growth))",
         tests=(f"{_LAW}::test_law_is_certified_optimal_and_tight[1]",),
@@ -110,7 +110,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="keys-reported-less-often-than-possible",
         breaks=("CGSS21 Lemma 4.1",),
-        file="observation_models/optimal_histogram.py",
+        file="laws/tables/optimal_histogram.py",
         old="reached = min(((growth * reached) >> shift) + slack, _WHOLE + ((-missing << shift) // growth))",
         new="reached = min(((growth * reached) >> shift) + slack // 2, _WHOLE + ((-missing << shift) // growth))",
         tests=(f"{_LAW}::test_law_is_certified_optimal_and_tight[1]",),
@@ -118,7 +118,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="falling-schemes-are-taken",
         breaks=("CGSS21 Lemma 4.1",),
-        file="observation_models/sampling_schemes.py",
+        file="laws/sampling_schemes.py",
         old="            if here < before:\n",
         new="            if here < 0:\n",
         tests=("tests/exact/test_sampling_schemes.py",),
@@ -126,7 +126,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="keys-follow-another-recursion",
         breaks=("CGSS21 Lemma 4.2", "CGSS21 Lemma A.1"),
-        file="observation_models/optimal_histogram.py",
+        file="laws/tables/optimal_histogram.py",
         old="        missing = _WHOLE - reached - slack\n        if missing <= 0:\n            return thresholds",
         new="        missing = _WHOLE - reached - slack // 2\n        if missing <= 0:\n            return thresholds",
         tests=(f"{_LAW}::test_closed_form_for_integral_turning_point",),
@@ -134,7 +134,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sampled-keys-leave-the-order-of-constraints",
         breaks=("CGSS21 Lemma A.1", "CGSS21 Lemma A.3"),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="missing = _WHOLE - before - self._delta\n",
         new="missing = _WHOLE - before - self._delta // 2\n",
         tests=(f"{_STRUCTURE}::test_lemma_a_1_and_a_3",),
@@ -142,7 +142,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="one-row-more-before-certainty",
         breaks=("CGSS21 Lemma 4.3",),
-        file="observation_models/weighted_sample.py",
+        file="laws/weighted_sample.py",
         old="return len(self.cumulative)",
         new="return len(self.cumulative) + 1",
         tests=(f"{_STRUCTURE}::test_lemma_4_3_needs_a_ceiling",),
@@ -150,7 +150,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="closed-form-for-every-power",
         breaks=("CGSS21 Lemma 4.4", "CGSS21 Lemma A.3"),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="return isinstance(self._scheme, Ppswor) and self._scheme.power == 1",
         new="return isinstance(self._scheme, Ppswor)",
         tests=(f"{_STRUCTURE}::test_lemma_4_4_is_not_used_where_it_fails",),
@@ -158,7 +158,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="closed-form-from-the-start",
         breaks=("CGSS21 Lemma 4.4",),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="return self._lasting > 1 or (self._closed_form and self._steady >= _STEADY)",
         new="return self._lasting > 1 or self._closed_form",
         tests=(f"{_STRUCTURE}::test_lemma_4_4",),
@@ -166,7 +166,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="values-not-bound-by-the-row-before",
         breaks=("CGSS21 Algorithm 4", "CGSS21 Theorem 5.1"),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="steps += [now, min(base, now - owed)]",
         new="steps += [now, base]",
         tests=(f"{_SAMPLED}::test_rows_are_certified_and_optimal",),
@@ -174,7 +174,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="values-not-separated",
         breaks=("CGSS21 Theorem 5.1",),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="numbers = _words([self._growth, self._shrink, self._delta])",
         new="numbers = _words([self._growth, self._shrink, self._delta // 2])",
         tests=(f"{_STRUCTURE}::test_values_are_separated_as_far_as_privacy_allows",),
@@ -182,7 +182,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="values-of-histograms-follow-another-recursion",
         breaks=("CGSS21 Lemma 5.2",),
-        file="observation_models/optimal_histogram.py",
+        file="laws/tables/optimal_histogram.py",
         old="tails = climb(first, ((growth * first) >> shift) + rise - first)",
         new="tails = climb(first, ((growth * first) >> shift) + 2 * (rise - first))",
         tests=(f"{_LAW}::test_closed_form_for_integral_turning_point",),
@@ -190,7 +190,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="finer-values-counted-as-whole-ones",
         breaks=("CGSS21 Algorithm 5", "CGSS21 Theorem C.2"),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="return Band(frequency, frequency * self.sub_tokens, thresholds, reported == _WHOLE)",
         new="return Band(frequency, frequency, thresholds, reported == _WHOLE)",
         tests=(f"{_SAMPLED}::test_compiled_rows_agree_with_fractions",),
@@ -198,7 +198,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="debt-without-the-missing-factor",
         breaks=("CGSS21 Algorithm 5", "CGSS21 Theorem C.2"),
-        file="observation_models/sampled_rows.py",
+        file="laws/tables/sampled_rows.py",
         old="owed = _ceil_times(debt, self._growth, self._growth_shift)",
         new="owed = _ceil_times(_ceil_times(debt, self._growth, self._growth_shift), self._growth, self._growth_shift)",
         tests=(f"{_SAMPLED}::test_rows_are_certified_and_optimal",),
@@ -214,7 +214,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-threshold-one-too-low",
         breaks=("CGSS21 Algorithm 6",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)\n        return low",  # noqa: E501 - as it stands there
         new="            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)\n        return low - 1",  # noqa: E501
         tests=("tests/exact/test_stability.py::test_certified_and_never_above_the_optimum",),
@@ -222,7 +222,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-draws-without-its-threshold",
         breaks=("CGSS21 Algorithm 6",),
-        file="observation_models/stability.py",
+        file="laws/stability.py",
         old="moved = np.ascontiguousarray((given + self.shift) * present)",
         new="moved = np.ascontiguousarray((given + self.shift + 1) * present)",
         tests=("tests/exact/test_stability.py::test_draws_follow_the_rows",),
@@ -230,7 +230,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="weights-over-in-expectation",
         breaks=("CGSS21 Lemma E.1",),
-        file="observation_models/estimators.py",
+        file="laws/estimators.py",
         old="weight, final = min(rooms), self._final(value)",
         new="weight, final = max(rooms), self._final(value)",
         tests=("tests/exact/test_estimators.py::test_never_over_is_never_over",),
@@ -238,7 +238,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="unbiased-weights-cut-at-zero",
         breaks=("CGSS21 Lemma F.1",),
-        file="observation_models/estimators.py",
+        file="laws/estimators.py",
         old="weight = (self._wanted(self._rows) - spent) / sum(row[j] for j in fresh)",
         new="weight = max(Fraction(0), self._wanted(self._rows) - spent) / sum(row[j] for j in fresh)",
         tests=(f"{_STRUCTURE}::test_lemma_f_1",),
@@ -246,7 +246,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="draws-before-the-verifier",
         breaks=("CGSS21 Definition 3.1",),
-        file="observation_models/certified_table.py",
+        file="laws/tables/certified_table.py",
         old="self.certificate = certify_value_table(self._table, epsilon=epsilon, delta=delta)",
         new="self.certificate = certify_value_table(b'', epsilon=epsilon, delta=Fraction(1))",
         tests=(f"{_LAW}::test_law_is_certified_optimal_and_tight[1]",),
@@ -254,7 +254,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="rows-drawn-without-the-verifier",
         breaks=("CGSS21 Definition 3.1",),
-        file="observation_models/certified_rows.py",
+        file="laws/tables/certified_rows.py",
         old="            self._judge(run)\n",
         new="",
         tests=(f"{_SAMPLED}::test_a_refusal_while_drawing_names_no_frequency",),

@@ -13,8 +13,8 @@ import pytest
 
 import dptally
 from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
-from dptally.pipeline import publish
 from dptally.publish_options import PublishOptions, TableMechanism
+from dptally.publishing import publish
 
 PROGRAM = """
 from typing import assert_type

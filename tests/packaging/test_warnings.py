@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dptally
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 
 OVERFLOW = "import numpy\nnumpy.exp(numpy.array([1000.0]))"

@@ -6,8 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from dptally.evaluation.heavy_hitters import compare, interaction_targets, shakespeare_words
+from studies.heavy_hitters import compare, interaction_targets, shakespeare_words
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data is not there")

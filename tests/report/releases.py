@@ -98,7 +98,7 @@ def dates() -> Any:
 
 def tree() -> Any:
     """A tree of prefixes."""
-    from dptally.trie_pipeline import publish_tree
+    from dptally.heavy_hitters import publish_tree
 
     words = {"apple": 2000, "apply": 1500, "banana": 3000, "<b>bold": 2500, MARKER: 1}
     rows = [word for word, count in words.items() for _ in range(count)]

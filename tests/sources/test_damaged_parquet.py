@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptally.errors import InvalidSource
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import sample_keys

@@ -16,9 +16,9 @@ import pytest
 
 import dptally
 from dptally.errors import DptallyError
+from dptally.heavy_hitters import publish_tree
 from dptally.randomness import SeededBits
 from dptally.sources import sqlite_files
-from dptally.trie_pipeline import publish_tree
 from tests.sources.conftest import Server
 
 Publish = Callable[..., object]

@@ -27,10 +27,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
+from dptally.heavy_hitters import publish_tree
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
-from dptally.trie_pipeline import publish_tree
 from tests.sources.conftest import Server
 from tests.sources.counting import counts_of
 

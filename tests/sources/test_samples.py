@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
+from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
 from dptally.randomness import BitSource, SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import sample_counts, sample_keys

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dptally
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from dptally.spark import is_spark_frame
 from tests.spark.data import PRIVACY, as_frame, typed, visits

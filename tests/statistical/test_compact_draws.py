@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import pytest
 
+from dptally.laws.field_geometric import FieldGeometric, choose_law
 from dptally.mechanisms.compact_histogram import CompactHistogram
-from dptally.observation_models.field_geometric import FieldGeometric, choose_law
 from dptally.randomness import BitSource, SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue

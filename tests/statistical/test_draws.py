@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptally.observation_models import WeightedSample
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import BitSource, SeededBits, SystemBits
 from tests.statistical.checks import FALSE_ALARM, Z_LIMIT, chi_square_pvalue, mean_z
 

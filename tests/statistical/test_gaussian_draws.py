@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptally.observation_models.gaussian_histogram import GaussianHistogram, noise_masses
+from dptally.laws.gaussian_histogram import GaussianHistogram, noise_masses
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, Z_LIMIT, chi_square_pvalue, mean_z
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dptally
-from dptally.observation_models.reporting_curves import chance
+from dptally.laws.reporting_curves import chance
 from dptally.planning import Plan
 from dptally.randomness import SeededBits
 from tests.statistical.checks import Z_LIMIT, mean_z

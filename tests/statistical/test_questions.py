@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from studies.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
 
 import dptally
 from dptally.estimates.accuracy import population_accuracy
 from dptally.estimates.functions import frequency_function
 from dptally.estimates.order_statistics import expected_kendall_tau
-from dptally.evaluation.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.sampling_schemes import Ppswor, Priority, Scheme
+from dptally.laws.sampling_schemes import Ppswor, Priority, Scheme
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, Z_LIMIT, mean_z
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
-from dptally.privacy import Guarantee
+from dptally.privacy.guarantee import Guarantee
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import make_grid
-from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.releases.range_release import RangeRelease
+from dptally.universes.grids import make_grid
 from tests.statistical.checks import FALSE_ALARM
 
 MISS = 0.1

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dptally import Ppswor, Priority
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.private_total import draw_total, noise_scale
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.sampling_schemes import Scheme
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 

@@ -13,14 +13,15 @@ from scipy import stats
 
 import dptally
 from dptally.estimates.frequencies import estimate_frequencies, estimate_together
-from dptally.observation_models import SampleAndThreshold, WeightedSample
-from dptally.observation_models.bounded_geometric import DyadicGeometric
-from dptally.observation_models.gaussian_histogram import GaussianHistogram
-from dptally.observation_models.sampling_schemes import Ppswor
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.stability import Stability
+from dptally.heavy_hitters import publish_tree
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Ppswor
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
-from dptally.trie_pipeline import publish_tree
 from tests.statistical.checks import FALSE_ALARM
 
 KEYS, COUNT, SHOWN, RELEASES = 2000, 300, 10, 25

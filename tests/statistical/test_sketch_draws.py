@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.summed_noise import SummedNoise
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, Z_LIMIT, chi_square_pvalue, mean_z
 

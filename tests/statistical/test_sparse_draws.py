@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram
-from dptally.observation_models.clamped_geometric import ClampedGeometric
 from dptally.randomness import SeededBits, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
+from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.mechanisms.dense_histogram import DenseHistogram
-from dptally.observation_models import DyadicGeometric
 from dptally.randomness import SeededBits, SystemBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import Grid, make_grid
 from dptally.sources import open_rows
 from dptally.summaries.binned_values import count_bins
+from dptally.universes.grids import Grid, make_grid
 
 DAY = datetime.date
 

@@ -16,11 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
-from dptally.heavy_hitters import Domain, PrefixTree, Round, TriePlan, TrieRounds, answer, load_tree, plan_trie
-from dptally.heavy_hitters.chart import tree_chart
+from dptally.heavy_hitters import publish_tree
+from dptally.laws.prefix_plans import TriePlan, plan_trie
+from dptally.laws.prefix_rounds import Round, TrieRounds, answer
 from dptally.mechanisms import trie_heavy_hitters
 from dptally.randomness import SeededBits
-from dptally.trie_pipeline import publish_tree
+from dptally.releases.prefix_tree import PrefixTree
+from dptally.releases.prefix_tree_file import load_tree
+from dptally.report.prefix_chart import tree_chart
+from dptally.universes.prefixes import Domain
 
 WORDS = {"tomorrow": 5000, "to": 900, "today": 4000, "once": 1, "äther": 700, "": 800, "supercalifragilistic": 600}
 LENGTHS = (1, 2, 4, 9)

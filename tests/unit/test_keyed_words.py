@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.observation_models import SampleAndThreshold, WeightedSample
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Ppswor
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.randomness.thinning import thin_counts

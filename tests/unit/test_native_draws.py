@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dptally import _core
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.certified_table import ValueSampler
+from dptally.laws.tables.certified_table import ValueSampler
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 
 WHOLE = 2**128

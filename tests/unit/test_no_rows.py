@@ -11,11 +11,11 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.heavy_hitters import publish_tree
 from dptally.ledger import Ledger
 from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
 from dptally.releases.release import Release
-from dptally.trie_pipeline import publish_tree
 
 APPROXIMATE: dict[str, dict[str, Any]] = {
     "weighted_sample": {"mechanism": "weighted_sample"},

@@ -17,9 +17,9 @@ import pytest
 import dptally
 from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, Release, UnreadableRelease
 from dptally.estimates.subset_sums import estimate_sum
+from dptally.laws.reading import read_law
+from dptally.laws.top_k_noise import HeaviestNoise, least_possible_error, printed_errors
 from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.observation_models.heaviest_noise import HeaviestNoise, least_possible_error, printed_errors
-from dptally.observation_models.reading import read_law
 from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange, read_universe

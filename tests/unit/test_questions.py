@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from studies.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
 
 import dptally
 from dptally.errors import InvalidParameter
@@ -21,10 +22,9 @@ from dptally.estimates.functions import frequency_function
 from dptally.estimates.order_statistics import expected_kendall_tau, pair_concordance
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.estimates.sum_bounds import unclamped
-from dptally.evaluation.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.bounded_geometric import DyadicGeometric
-from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 
 PLAIN = WeightedSample("1", "0.01")

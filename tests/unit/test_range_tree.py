@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dptally.estimates.node_sums import node_sums
 from dptally.estimates.range_tree import RangeTree
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 
 SAMPLED = SampleAndThreshold("1/2", "1e-4")
 NOISY = DyadicGeometric("1/2", 1 << 30)

@@ -16,10 +16,10 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
+from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds, Round, answer
 from dptally.randomness import SeededBits
-from dptally.ranges.grids import make_grid
-from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds, Round, answer
 from dptally.releases.range_release import RangeRelease
+from dptally.universes.grids import make_grid
 
 MECHANISMS = ["sample_and_threshold", "weighted_sample", "dense"]
 

@@ -19,8 +19,8 @@ import pytest
 
 import dptally
 from dptally.errors import DptallyError, InvalidParameter, PrivacyViolation, UnreadableRelease
+from dptally.files import check_target
 from dptally.randomness import SeededBits
-from dptally.releases.whole_files import check_target
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 300, "date": 40, "rare": 1}
 
@@ -51,7 +51,7 @@ def test_order_of_input_does_not_show() -> None:
 def test_bounds_hold_among_released_keys(confidence: str) -> None:
     """For every true frequency, the exact share of released keys whose bounds miss is at most 1 - confidence."""
     from dptally.estimates.frequencies import estimate_frequencies
-    from dptally.observation_models import WeightedSample
+    from dptally.laws.weighted_sample import WeightedSample
 
     for law in (WeightedSample("1", "1e-6"), WeightedSample("0.2", "0.01")):
         values = np.arange(1, 4 * law.width, dtype=np.int64)
@@ -70,7 +70,7 @@ def test_bounds_hold_among_released_keys(confidence: str) -> None:
 def test_bounds_are_as_tight_as_the_inversion_allows() -> None:
     """One unit inside the bounds the tail probability is above beta/2; one unit outside it is not."""
     from dptally.estimates.frequencies import estimate_frequencies
-    from dptally.observation_models import WeightedSample
+    from dptally.laws.weighted_sample import WeightedSample
 
     law, half = WeightedSample("0.5", "0.001"), Fraction(5, 200)
     for value in (1, 3, law.width // 2, 5 * law.width):
@@ -99,7 +99,7 @@ def test_sum_bounds_hold(epsilon: str, delta: str, rare: int) -> None:
     keys are many that are released by chance alone. No warning is raised for large epsilons.
     """
     from dptally.estimates.subset_sums import estimate_sum
-    from dptally.observation_models import WeightedSample
+    from dptally.laws.weighted_sample import WeightedSample
 
     law = WeightedSample(epsilon, delta)
     frequencies = np.concatenate([np.arange(1, 400) % 60 + 1, np.ones(rare)]).astype(np.int64)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptally.errors import InvalidParameter, UnreadableRelease
-from dptally.privacy import Certificate, Guarantee, Record
+from dptally.privacy.guarantee import Guarantee, Record
 from dptally.releases.release_metadata import (
     check_version,
     facts_of,
@@ -23,6 +23,7 @@ from dptally.releases.release_metadata import (
     read_table,
     write_table,
 )
+from dptally.verifiers.tables import Certificate
 
 GUARANTEE = Guarantee(
     epsilon=Fraction(1, 3),

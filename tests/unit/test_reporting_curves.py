@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold, Stability, WeightedSample, reporting_curves
-from dptally.observation_models.gaussian_histogram import GaussianHistogram
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.reporting_curves import reporting_curve
-from dptally.observation_models.sampling_schemes import Ppswor
-from dptally.observation_models.shared_noise import SharedNoise
+from dptally.laws import reporting_curves
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.reporting_curves import reporting_curve
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Ppswor
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.stability import Stability
+from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.weighted_sample import WeightedSample
 
 LAWS: dict[str, Any] = {
     "weighted": lambda: WeightedSample("0.1", "1e-6"),

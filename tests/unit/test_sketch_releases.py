@@ -14,7 +14,10 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation
-from dptally.observation_models import GaussianHistogram, SharedNoise, SummedNoise, WeightedSample
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from dptally.summaries.summed_sketches import AnySketch, merge_sketches
 
@@ -371,8 +374,8 @@ def test_pure_release_over_a_universe(summed: bool, tmp_path: Path) -> None:
 
 def test_pure_noise_is_certified_for_the_distance() -> None:
     """Noise for one step that is too steep for all counters together is refused."""
-    from dptally.observation_models.heaviest_noise import HeaviestNoise
-    from dptally.privacy.pure_judge import certify_rounded_counters
+    from dptally.laws.top_k_noise import HeaviestNoise
+    from dptally.verifiers.pure import certify_rounded_counters
 
     one_step = HeaviestNoise("0.5", size=1 << 32, keep=10).certify()
     certify_rounded_counters(one_step, distance=Fraction(3, 2), epsilon=Fraction(1))

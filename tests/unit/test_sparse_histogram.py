@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from dptally import InvalidParameter, PrivacyViolation
 from dptally.exact.powers import power_bounds
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.top_k_noise import HeaviestNoise, least_possible_error, printed_errors
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.observation_models.heaviest_noise import HeaviestNoise, least_possible_error, printed_errors
 from dptally.randomness import SeededBits
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integer, whole_numbers

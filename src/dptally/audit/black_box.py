@@ -24,7 +24,7 @@ from dptally.audit.observed import (
 )
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness import SeededBits, SystemBits
 
 if TYPE_CHECKING:

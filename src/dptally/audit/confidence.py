@@ -6,7 +6,7 @@ import math
 
 from flint import arb
 
-from dptally.privacy.gaussian_judge import working_precision
+from dptally.verifiers.gaussian import working_precision
 
 __all__ = ["probability_at_least", "probability_at_most"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.audit.enclosures import PRECISION, ball, ends, exponential
-from dptally.privacy.gaussian_judge import working_precision
+from dptally.verifiers.gaussian import working_precision
 
 __all__ = ["Law", "as_masses", "composed", "composed_at_least", "excess", "product"]
 

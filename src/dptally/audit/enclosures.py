@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from flint import arb, fmpq
 
-from dptally.privacy.gaussian_judge import working_precision
+from dptally.verifiers.gaussian import working_precision
 
 __all__ = ["PRECISION", "ball", "ends", "exponential"]
 

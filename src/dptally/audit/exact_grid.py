@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
-from dptally.audit.chooser import Chooser
 from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
 from dptally.audit.exact_keys import (
     audit_gaussian,
@@ -23,6 +22,7 @@ from dptally.audit.exact_pure import audit_compact, audit_dense, audit_sparse, a
 from dptally.audit.exact_rounds import audit_ranges, audit_rounds
 from dptally.audit.exact_sketches import audit_pure_sketch, audit_shared_noise, audit_summed_sketches
 from dptally.audit.findings import ExactFinding
+from dptally.audit.random_settings import Chooser
 from dptally.errors import InvalidParameter
 
 __all__ = ["SUBJECTS", "ExactAudit", "Subject", "audit_exactly"]

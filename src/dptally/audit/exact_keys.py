@@ -10,14 +10,17 @@ from dptally.audit.controls import made_for
 from dptally.audit.drawn_rows import follows_rows
 from dptally.audit.enclosures import ball, ends
 from dptally.audit.examination import Examination
-from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
-from dptally.observation_models.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
-from dptally.privacy.gaussian_judge import working_precision
+from dptally.verifiers.gaussian import working_precision
 
 if TYPE_CHECKING:
-    from dptally.audit.chooser import Chooser
     from dptally.audit.findings import ExactFinding
+    from dptally.audit.random_settings import Chooser
 
 __all__ = [
     "audit_gaussian",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from dptally.audit.controls import made_for
 from dptally.audit.enclosures import exponential
 from dptally.audit.examination import Examination
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.field_geometric import FieldGeometric, choose_law
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.private_total import noise_scale
-from dptally.observation_models import DyadicGeometric
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.observation_models.field_geometric import FieldGeometric, choose_law
-from dptally.observation_models.heaviest_noise import HeaviestNoise
 from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
-    from dptally.audit.chooser import Chooser
     from dptally.audit.findings import ExactFinding
+    from dptally.audit.random_settings import Chooser
 
 __all__ = [
     "audit_compact",

@@ -10,14 +10,15 @@ from dptally.audit.controls import made_for
 from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_shift_rows
 from dptally.audit.exact_pure import compare_dense_rows
 from dptally.audit.examination import Examination
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold
-from dptally.observation_models.round_parameters import choose_round_law
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.range_trees import make_tree_law
+from dptally.laws.round_parameters import choose_round_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.composition import share_between_keys
-from dptally.ranges.tree_laws import make_tree_law
 
 if TYPE_CHECKING:
-    from dptally.audit.chooser import Chooser
     from dptally.audit.findings import ExactFinding
+    from dptally.audit.random_settings import Chooser
 
 __all__ = ["audit_ranges", "audit_rounds"]
 

@@ -10,20 +10,21 @@ from dptally.audit.controls import made_for
 from dptally.audit.divergences import as_masses, excess
 from dptally.audit.enclosures import PRECISION, ball, ends, exponential
 from dptally.audit.examination import Examination
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
 from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.mechanisms.private_total import noise_scale
 from dptally.mechanisms.pure_misra_gries import PureMisraGries
-from dptally.observation_models import SharedNoise, SummedNoise
-from dptally.observation_models.clamped_geometric import ClampedGeometric
-from dptally.privacy.gaussian_judge import working_precision
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
+from dptally.verifiers.gaussian import working_precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dptally.audit.chooser import Chooser
     from dptally.audit.findings import ExactFinding
+    from dptally.audit.random_settings import Chooser
 
 __all__ = ["audit_pure_sketch", "audit_shared_noise", "audit_summed_sketches"]
 

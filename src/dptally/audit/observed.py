@@ -184,9 +184,9 @@ def observe_tree(
     mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Heavy hitters: many values, found round by round."""
-    from dptally.heavy_hitters.tree_file import load_tree
-    from dptally.observation_models.round_parameters import choose_round_law
-    from dptally.trie_pipeline import publish_tree
+    from dptally.heavy_hitters import publish_tree
+    from dptally.laws.round_parameters import choose_round_law
+    from dptally.releases.prefix_tree_file import load_tree
 
     law = choose_round_law(epsilon, delta, 2, "exact")
     frequencies = (law.threshold, law.threshold + 1, round(law.threshold / law.rate))
@@ -217,7 +217,10 @@ def observe_tree(
 
 def _frequencies(mechanism: str, epsilon: Fraction, delta: Fraction, options: dict[str, Any]) -> tuple[int, ...]:
     """Frequencies worth looking at: the first, and from where half are reported to where all are. Public knowledge."""
-    from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
+    from dptally.laws.gaussian_histogram import GaussianHistogram
+    from dptally.laws.sample_and_threshold import SampleAndThreshold
+    from dptally.laws.stability import Stability
+    from dptally.laws.weighted_sample import WeightedSample
 
     law: Any
     if mechanism == "weighted_sample":

@@ -225,7 +225,8 @@ def _left_behind(place: Path) -> SideChannel:
 
 def _time(seed: int) -> SideChannel:
     """How long a draw takes, for keys of different frequencies."""
-    from dptally.observation_models import Stability, WeightedSample
+    from dptally.laws.stability import Stability
+    from dptally.laws.weighted_sample import WeightedSample
 
     bits = SeededBits(seed)
     parts = []

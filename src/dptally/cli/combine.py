@@ -116,7 +116,7 @@ def _combine(arguments: argparse.Namespace) -> None:
 
 def _checked_output(arguments: argparse.Namespace) -> Path | None:
     """Refuse files that cannot be added up or written, before any is read."""
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
 
     places = [Path(path).resolve() for path in arguments.release]
     for number, path in enumerate(arguments.release):
@@ -145,7 +145,7 @@ def _untold(combined: CombinedReleases) -> list[bool]:
 def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
     """Write all rows, by the name of the file."""
     from dptally.cli.printing import bytes_in_hexadecimal, json_rows
-    from dptally.releases.whole_files import complete_or_absent
+    from dptally.files import complete_or_absent
 
     with complete_or_absent(output, overwrite=overwrite) as file:
         kind = output.suffix.lower()

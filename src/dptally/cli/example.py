@@ -47,8 +47,8 @@ def _example(arguments: argparse.Namespace) -> None:
     from dptally import example, report
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.cli.publish import summarize
-    from dptally.pipeline import publish
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
+    from dptally.publishing import publish
 
     directory = Path(arguments.directory or "dptally-example")
     overwrite = arguments.overwrite or arguments.directory is None
@@ -98,7 +98,7 @@ def _draw(release: Release, pictures: list[Path]) -> str | None:
 
 def _command(data: Path, output: Path) -> list[str]:
     """The command that does by hand what the example does."""
-    from dptally.example import REQUEST
+    from dptally.cli.example_data import REQUEST
 
     options = [part for name, given in REQUEST.items() for part in (f"--{name.replace('_', '-')}", str(given))]
     return ["dptally", "publish", str(data), *options, "-o", str(output)]

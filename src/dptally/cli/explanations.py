@@ -439,7 +439,7 @@ def _plan(arguments: argparse.Namespace) -> Explanation:
 
 @explains("example")
 def _example(arguments: argparse.Namespace) -> Explanation:
-    from dptally.example import REQUEST
+    from dptally.cli.example_data import REQUEST
 
     directory = arguments.directory or "dptally-example"
     pictures = () if arguments.no_picture else (f"{directory}/release.png and .svg: pictures",)

@@ -238,7 +238,7 @@ def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterat
     """The Flower project of a run, with everything checked that can be before anybody is asked."""
     from dptally.federated.flower_app import require_flower
     from dptally.federated.flower_project import write_project
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
 
     require_flower()
     output = Path(arguments.output).absolute()

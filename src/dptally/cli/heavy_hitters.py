@@ -83,7 +83,7 @@ def add_commands(commands: Commands) -> None:
 def _heavy_hitters(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, say
     from dptally.cli.publish import prepare
-    from dptally.trie_pipeline import publish_tree
+    from dptally.heavy_hitters import publish_tree
 
     request = prepare(arguments)
     tree = publish_tree(

@@ -227,7 +227,7 @@ def _show(arguments: argparse.Namespace) -> None:
     totals = ledger.totals()
     numerical: dict[str, float] = {}
     if arguments.numerical:
-        from dptally.privacy.accounting.numerical import numerical_delta
+        from dptally.ledger.accounting.numerical import numerical_delta
 
         numerical["numerical_delta"] = numerical_delta(ledger.worst_history(), epsilon=ledger.epsilon)
     if arguments.json:

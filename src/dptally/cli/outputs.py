@@ -40,7 +40,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     Raises:
         InvalidParameter: says which.
     """
-    from dptally.releases.whole_files import identity
+    from dptally.files import identity
 
     written = {name: Path(given) for name in _WRITTEN if (given := getattr(arguments, name, None))}
     if not written:

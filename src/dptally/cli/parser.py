@@ -10,7 +10,7 @@ import dptally
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dptally.observation_models.sampling_schemes import Scheme
+    from dptally.laws.sampling_schemes import Scheme
 
     Commands = argparse._SubParsersAction["Parser"]
 
@@ -252,7 +252,7 @@ def add_sampling(parser: Parser, *, help: str, required: bool = False) -> None: 
 
 def sampling_of(arguments: argparse.Namespace) -> Scheme | None:
     """The sampling asked for, or None."""
-    from dptally.observation_models.sampling_schemes import read_scheme
+    from dptally.laws.sampling_schemes import read_scheme
 
     return None if arguments.sampling is None else read_scheme(arguments.sampling)
 

@@ -11,7 +11,7 @@ JSON: `epsilon`, `delta` (exact, as strings; `epsilon_float`, `delta_float` besi
 - `need`: with ``--need``: `sought`, `frequency`, `probability`, `answers` (for each mechanism a number or fraction as
   text, or null), `answer` (a sentence); otherwise null;
 - `curves`: `frequency`, and for each mechanism the probability that a key of each frequency is reported;
-- with ``--universe`` also `universe`, `size` (as text) and `lines`, see `dptally.universes.planning.UniverseLine`;
+- with ``--universe`` also `universe`, `size` (as text) and `lines`, see `dptally.planning.universes.UniverseLine`;
 - with ``--html`` also `page`, the path.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dptally.cli.parser import Commands, Parser
     from dptally.planning import Plan
-    from dptally.universes.planning import UniversePlan
+    from dptally.planning.universes import UniversePlan
 
 __all__ = ["add_commands"]
 
@@ -120,9 +120,9 @@ def _plan(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from dptally.cli.printing import print_json, say
+    from dptally.files import check_target
     from dptally.planning import plan
-    from dptally.releases.whole_files import check_target
-    from dptally.universes.planning import UniversePlan
+    from dptally.planning.universes import UniversePlan
 
     page = None if arguments.html is None else Path(arguments.html)
     if page is not None:

@@ -44,7 +44,7 @@ def _plot(arguments: argparse.Namespace) -> None:
     from dptally import plots
     from dptally.cli.printing import print_json, say
     from dptally.cli.read import load_table
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
 
     picture = Path(arguments.output)
     plots.check_format(picture)

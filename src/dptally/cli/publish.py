@@ -105,7 +105,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from dptally.pipeline import publish
+    from dptally.publishing import publish
     from dptally.releases.release import Release
 
     request = prepare(arguments)
@@ -210,7 +210,7 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
 
 def _checked_output(arguments: argparse.Namespace) -> Path:
     """Refuse an output that cannot or must not be written, before anything is read."""
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
 
     output = Path(arguments.output)
     if arguments.confidence is not None:
@@ -245,7 +245,7 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
 def _why_empty(release: Release) -> str:
     from fractions import Fraction
 
-    from dptally.observation_models.heaviest_noise import HeaviestNoise
+    from dptally.laws.top_k_noise import HeaviestNoise
 
     if isinstance(release.law, HeaviestNoise):
         return (

@@ -135,9 +135,9 @@ def _quantile(arguments: argparse.Namespace) -> None:
 
 def _publish(arguments: argparse.Namespace) -> RangeRelease:
     """Publish a tree of the input, and write it where it was asked for."""
+    from dptally.files import check_target
+    from dptally.quantiles import publish_quantiles
     from dptally.randomness import SeededBits
-    from dptally.ranges.publishing import publish_quantiles
-    from dptally.releases.whole_files import check_target
 
     missing = [written for name, written in _NEEDED.items() if getattr(arguments, name) in (None, [])]
     if missing:

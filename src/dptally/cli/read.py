@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dptally.cli.parser import Commands
-    from dptally.heavy_hitters.tree import PrefixTree
     from dptally.releases.any_release import AnyRelease
     from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
 
@@ -157,8 +157,8 @@ def _load_keys(path: str) -> Release | CompactRelease:
     import shlex
 
     from dptally.errors import InvalidParameter
-    from dptally.heavy_hitters.tree import PrefixTree
     from dptally.releases.any_release import load
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
 
     found, file = load(path), shlex.quote(path)
@@ -177,8 +177,8 @@ def _confidence(arguments: argparse.Namespace) -> str:
 
 def _show(arguments: argparse.Namespace) -> None:
     from dptally.errors import InvalidParameter
-    from dptally.heavy_hitters.tree import PrefixTree
     from dptally.releases.any_release import load
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
 

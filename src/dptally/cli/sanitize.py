@@ -45,7 +45,7 @@ def add_commands(commands: Commands) -> None:
 
 def _sanitize(arguments: argparse.Namespace) -> None:
     from dptally.cli.publish import deliver, prepare
-    from dptally.pipeline import sanitize
+    from dptally.publishing import sanitize
 
     request = prepare(arguments)
     release = sanitize(

@@ -92,7 +92,7 @@ def _man(arguments: argparse.Namespace) -> None:
     import dptally
     from dptally.cli.manual import manual_page
     from dptally.cli.parser import build_parser
-    from dptally.releases.whole_files import check_target, complete_or_absent
+    from dptally.files import check_target, complete_or_absent
 
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None:

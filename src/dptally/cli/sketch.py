@@ -155,8 +155,8 @@ def _add_output(parser: Parser) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    from dptally.files import check_target
     from dptally.progress import progress_reporter
-    from dptally.releases.whole_files import check_target
     from dptally.summaries.misra_gries import MisraGriesSketch
     from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 
@@ -178,7 +178,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _merge(arguments: argparse.Namespace) -> None:
-    from dptally.releases.whole_files import check_target
+    from dptally.files import check_target
     from dptally.summaries.summed_sketches import load_sketch, merge_sketches, sum_sketches
 
     output = Path(arguments.output)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from dptally.observation_models.base import EstimatorKind, FrequencyFunction, ObservationModel
+    from dptally.laws.base import EstimatorKind, FrequencyFunction, ObservationModel
 
     Frequencies = NDArray[np.int64] | Sequence[int] | Mapping[int, int]
 

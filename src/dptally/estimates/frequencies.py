@@ -17,18 +17,18 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.estimates.sampled_counts import bounds_of_sampled
 from dptally.exact import as_fraction
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.sample_and_threshold import SampleAndThreshold
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.thresholded_noise import ThresholdedNoise
+from dptally.laws.top_k_noise import HeaviestNoise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.observation_models import WeightedSample
-    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = [
     "FrequencyEstimates",

@@ -10,7 +10,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
 
 if TYPE_CHECKING:
-    from dptally.observation_models.base import FrequencyFunction
+    from dptally.laws.base import FrequencyFunction
 
 __all__ = ["frequency_function", "one_per_key"]
 

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold, WeightedSample
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = ["NodeSums", "TreeLaw", "lower_of_binomial", "node_sums", "upper_of_binomial"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.accuracy import Frequencies
-    from dptally.observation_models.base import ObservationModel
+    from dptally.laws.base import ObservationModel
 
 __all__ = ["expected_kendall_tau", "pair_concordance"]
 

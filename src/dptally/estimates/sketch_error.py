@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
-from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.laws.thresholded_noise import ThresholdedNoise
+from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.privacy import Guarantee
+    from dptally.laws.reading import ReleasedLaw
+    from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["SketchError", "sketch_error"]
 

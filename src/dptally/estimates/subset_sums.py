@@ -12,15 +12,15 @@ import numpy as np
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together
 from dptally.estimates.functions import frequency_function, one_per_key
 from dptally.estimates.sum_bounds import bound_clamped_sum, bound_weighted_sum, unclamped
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.observation_models.base import EstimatorKind, FrequencyFunction
-    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.laws.base import EstimatorKind, FrequencyFunction
+    from dptally.laws.reading import ReleasedLaw
 
 __all__ = ["Sum", "estimate_sum"]
 

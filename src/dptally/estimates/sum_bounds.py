@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = ["bound_clamped_sum", "bound_weighted_sum", "unclamped"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
-from dptally.observation_models.reporting_curves import Reporting, ReportingCurve, reporting_curve
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.laws.reporting_curves import Reporting, ReportingCurve, reporting_curve
+from dptally.laws.sampling_schemes import Ppswor
 from dptally.planning.mechanisms import Setting, make_mechanism, sampled_name
 
 __all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "law_of", "read_settings"]

@@ -49,7 +49,7 @@ from dptally.federated.devices import read_devices
 from dptally.federated.limits import Limits
 from dptally.federated.protocol import Rounds, read_rounds, register_task
 from dptally.federated.server import COUNTED, Server
-from dptally.releases.whole_files import check_target, complete_or_absent
+from dptally.files import check_target, complete_or_absent
 
 if TYPE_CHECKING:
     from dptally.ledger import Account

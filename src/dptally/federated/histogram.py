@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
-from dptally.observation_models import SampleAndThreshold
-from dptally.privacy.accounting.spending import Part, Spending, law_part
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.privacy.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
     from dptally.releases.release import Release
@@ -101,9 +101,9 @@ class HistogramRounds:
         """The release made of the round's counts."""
         import pyarrow as pa
 
-        from dptally.privacy import Guarantee
-        from dptally.privacy.certifier import certify_copies
+        from dptally.privacy.guarantee import Guarantee
         from dptally.releases.release import Release
+        from dptally.verifiers.tables import certify_copies
 
         found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
         rows = pa.table(

@@ -18,7 +18,7 @@ from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_fraction
 from dptally.federated.messages import LARGEST_CALL, LARGEST_NODE, Call, ballot_size
 from dptally.federated.protocol import RATE_UNIT, Round
-from dptally.observation_models import SampleAndThreshold
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 
 __all__ = ["Limits", "certify_round"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.federated.protocol import RATE_UNIT
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.ledger.paying import as_account
-from dptally.observation_models import SampleAndThreshold
-from dptally.privacy.accounting.spending import Part, Spending
+from dptally.privacy.spending import Part, Spending
 
 if TYPE_CHECKING:
     from dptally.federated.protocol import Round

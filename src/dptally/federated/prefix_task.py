@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.exact import as_count
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
-from dptally.heavy_hitters.plans import TriePlan, plan_trie
-from dptally.heavy_hitters.rounds import Round as TrieRound
-from dptally.heavy_hitters.rounds import TrieRounds
+from dptally.laws.prefix_plans import TriePlan, plan_trie
+from dptally.laws.prefix_rounds import Round as TrieRound
+from dptally.laws.prefix_rounds import TrieRounds
 
 if TYPE_CHECKING:
-    from dptally.heavy_hitters.tree import PrefixTree
-    from dptally.privacy.accounting import Spending
+    from dptally.privacy.spending import Spending
+    from dptally.releases.prefix_tree import PrefixTree
 
 __all__ = ["HeavyHitterRounds"]
 
@@ -23,7 +23,7 @@ class HeavyHitterRounds:
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one device, for all rounds together: the plan is
-        judged as a whole (`dptally.privacy.rounds_judge`). Each round states the whole epsilon and delta: it keeps them
+        judged as a whole (`dptally.verifiers.rounds`). Each round states the whole epsilon and delta: it keeps them
         on its own, and what the rounds keep together is no more. So the sum over rounds that a server records
         overstates what the task spends.
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.federated.protocol import RATE_UNIT, Round
-from dptally.observation_models import SampleAndThreshold
-from dptally.privacy import Guarantee
-from dptally.privacy.accounting import Spending
-from dptally.ranges.grids import Grid
-from dptally.ranges.quantile_search import QuantileAnswer, QuantileRounds
-from dptally.ranges.quantile_search import Round as Question
-from dptally.ranges.quantile_search import answer as answer_question
+from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
+from dptally.laws.quantile_search import Round as Question
+from dptally.laws.quantile_search import answer as answer_question
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Spending
+from dptally.universes.grids import Grid
 
 __all__ = ["FederatedQuantile", "QuantileSearchRounds"]
 
@@ -53,7 +53,7 @@ class QuantileSearchRounds:
         [BC22, Lemma 8].
 
     Args:
-        grid: of the values; `dptally.ranges.grids.make_grid`.
+        grid: of the values; `dptally.universes.grids.make_grid`.
         q: from 0 to 1.
         epsilon: for the device, for all rounds.
         delta: for the device, for all rounds.

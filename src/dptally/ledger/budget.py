@@ -17,7 +17,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from dptally.privacy.accounting import Spending, Total, basic_total, optimal_total, short_above, tight_total
+from dptally.ledger.accounting import Total, basic_total, optimal_total, short_above, tight_total
+from dptally.privacy.spending import Spending
 
 __all__ = ["Accounting", "Budget", "Group", "Spent"]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from dptally.errors import BudgetExceeded, InvalidParameter, PrivacyViolation, UnreadableLedger
 from dptally.exact import as_fraction
-from dptally.ledger.books import (
+from dptally.ledger.accounting import Total
+from dptally.ledger.accounts import (
     KEY_BYTES,
     MOST_ROWS,
     Books,
@@ -30,8 +31,8 @@ from dptally.ledger.note import Noted
 from dptally.ledger.paying import EACH_ROW
 from dptally.ledger.schema import LARGEST_TEXT
 from dptally.ledger.storage import Storage
-from dptally.privacy.accounting import Spending, Total
 from dptally.privacy.guarantee import Guarantee, Record
+from dptally.privacy.spending import Spending
 
 __all__ = ["Account", "Entry", "Ledger", "Reservation"]
 

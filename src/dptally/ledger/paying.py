@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.ledger.ledger import Account, Ledger, Reservation
-    from dptally.privacy.accounting import Spending
     from dptally.privacy.guarantee import Guarantee
+    from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
 
 __all__ = ["EACH_ROW", "AnyLedger", "Paid", "as_account", "paying", "spent_by", "unit_name"]

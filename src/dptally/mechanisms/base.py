@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.observation_models.sampling_schemes import Scheme
-    from dptally.privacy import Certificate, Guarantee
+    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.sampling_schemes import Scheme
+    from dptally.privacy.guarantee import Guarantee
     from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["Counted", "Drawn", "Mechanism"]
 

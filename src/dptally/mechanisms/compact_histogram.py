@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count, as_epsilon
 from dptally.exact.field_polynomials import PrimeField
-from dptally.observation_models.field_geometric import choose_law
-from dptally.privacy import Guarantee
-from dptally.privacy.accounting.spending import Part, Spending
+from dptally.laws.field_geometric import choose_law
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Part, Spending
 from dptally.releases.compact_release import (
     BeyondCapacity,
     CompactRelease,
@@ -22,11 +22,11 @@ from dptally.releases.compact_release import (
 )
 
 if TYPE_CHECKING:
+    from dptally.laws.field_geometric import FieldGeometric
     from dptally.mechanisms.base import Counted
-    from dptally.observation_models.field_geometric import FieldGeometric
-    from dptally.privacy.compact_judge import CompactCertificate
     from dptally.randomness import BitSource
     from dptally.universes import Universe
+    from dptally.verifiers.compact import CompactCertificate
 
 __all__ = ["LARGEST_CAPACITY", "CompactHistogram", "compact_polynomial", "keep_at_random"]
 
@@ -52,7 +52,7 @@ class CompactHistogram:
             q^-(n+1) prod_x E_{c_x}(p(x)) / E_0(p(x)),
 
         one expression for all data sets with at most n + 1 distinct keys (the derivation is in
-        `dptally.privacy.compact_judge`), so one step of one count changes it by the ratio of E_{c+1} and E_c, at most
+        `dptally.verifiers.compact`), so one step of one count changes it by the ratio of E_{c+1} and E_c, at most
         rho. This is the whole loss: the two losses that [BV19, Thm. 8.3] adds for its empty bins are 0 because counts 0
         and above have the same denominator q, and one of the two counts of a replaced unit is not there for an added
         one. Keys outside the universe are left out, each row by itself; different writings of one key add up, which

@@ -9,13 +9,13 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon
+from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.mechanisms.base import Counted, Drawn
-from dptally.observation_models import DyadicGeometric
-from dptally.privacy import Guarantee
-from dptally.privacy.accounting.spending import Spending, law_part
-from dptally.privacy.certifier import Certificate
 from dptally.privacy.composition import LARGEST_UNIT
-from dptally.privacy.pure_judge import certify_pure_copies
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Spending, law_part
+from dptally.verifiers.pure import certify_pure_copies
+from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dptally.errors import InvalidParameter
+from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.mechanisms.independent_keys import IndependentKeys
-from dptally.observation_models.gaussian_histogram import GaussianHistogram
 
 __all__ = ["GaussianSparseHistogram"]
 

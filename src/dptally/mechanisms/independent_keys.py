@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.integer_columns import integer_column
+from dptally.exact.integer_columns import integer_column
+from dptally.laws.reading import read_law
+from dptally.laws.thresholded_noise import ThresholdedNoise
 from dptally.mechanisms.base import Counted, Drawn
-from dptally.observation_models.reading import read_law
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
-from dptally.privacy import Guarantee
-from dptally.privacy.accounting.spending import Part, Spending, law_part
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Part, Spending, law_part
 from dptally.randomness.keyed import KeyedWords, draw_secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.privacy import Certificate
+    from dptally.laws.reading import ReleasedLaw
     from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["IndependentKeys", "in_order_of_keys", "without_metadata"]
 

@@ -10,26 +10,26 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon, as_fraction
+from dptally.laws.counter_laws import choose_counter_law
+from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.base import Drawn
 from dptally.mechanisms.sketch_terms import ShortfallChoice, sketch_terms
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.counter_laws import choose_counter_law
-from dptally.observation_models.shared_noise import SharedNoise
-from dptally.observation_models.summed_noise import SummedNoise
-from dptally.privacy.accounting.spending import Part, Spending
-from dptally.privacy.certifier import certify_copies
+from dptally.privacy.spending import Part, Spending
+from dptally.verifiers.tables import certify_copies
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
+    from dptally.laws.reading import ReleasedLaw
     from dptally.ledger.paying import AnyLedger
     from dptally.mechanisms.pure_misra_gries import PureMisraGries
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.releases.release import Release
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
 

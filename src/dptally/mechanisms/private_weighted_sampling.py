@@ -7,17 +7,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.independent_keys import IndependentKeys
-from dptally.observation_models import WeightedSample
-from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import share_between_keys
+from dptally.verifiers.tables import certify_copies
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dptally.laws.sampling_schemes import Scheme
     from dptally.mechanisms.base import Counted
-    from dptally.observation_models.sampling_schemes import Scheme
     from dptally.randomness import BitSource
 
 __all__ = ["PrivateWeightedSampling"]

@@ -12,16 +12,16 @@ from dptally.exact import as_epsilon
 from dptally.mechanisms.base import Drawn
 from dptally.mechanisms.sketch_terms import ShortfallChoice, sketch_terms
 from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.privacy.accounting.spending import Part, Spending
-from dptally.privacy.pure_judge import certify_rounded_counters
+from dptally.privacy.spending import Part, Spending
 from dptally.randomness.integers import draw_integers
+from dptally.verifiers.pure import certify_rounded_counters
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
     from dptally.mechanisms.private_misra_gries import SketchContents
-    from dptally.privacy import Certificate
     from dptally.randomness import BitSource
     from dptally.universes import Universe
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["PureMisraGries", "reduced_distance"]
 

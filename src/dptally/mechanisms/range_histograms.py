@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.observation_models import DyadicGeometric
-from dptally.privacy.accounting.spending import Spending, law_part
-from dptally.ranges.tree_laws import make_tree_law
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.range_trees import make_tree_law
+from dptally.privacy.spending import Spending, law_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.node_sums import TreeLaw
     from dptally.randomness import BitSource
-    from dptally.ranges.grids import Grid
+    from dptally.universes.grids import Grid
 
 __all__ = ["RangeHistograms", "draw_counts"]
 

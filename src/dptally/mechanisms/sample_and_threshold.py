@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.mechanisms.independent_keys import IndependentKeys
-from dptally.observation_models import SampleAndThreshold
-from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import share_between_keys
+from dptally.verifiers.tables import certify_copies
 
 if TYPE_CHECKING:
     import numpy as np

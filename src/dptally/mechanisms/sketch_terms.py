@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from dptally.estimates.shortfall import Shortfall
 from dptally.exact import as_count
 from dptally.mechanisms.private_total import draw_total, noise_scale
-from dptally.privacy import Guarantee
+from dptally.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from dptally.mechanisms.private_misra_gries import SketchContents

@@ -9,23 +9,23 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.base import Counted, Drawn
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.privacy import Guarantee
-from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.composition import LARGEST_UNIT
-from dptally.privacy.pure_judge import certify_pure_copies
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Part, Spending
 from dptally.randomness.geometric import LARGEST
 from dptally.randomness.integers import draw_distinct, whole_numbers
 from dptally.randomness.order_statistics import top_order_statistics
+from dptally.verifiers.pure import certify_pure_copies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.observation_models.clamped_geometric import ClampedGeometric
-    from dptally.privacy import Certificate
+    from dptally.laws.clamped_geometric import ClampedGeometric
     from dptally.randomness import BitSource
     from dptally.universes import Universe
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["NumberedMechanism", "SparseHistogram", "draw_release"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dptally.laws.stability import Stability
 from dptally.mechanisms.independent_keys import IndependentKeys
-from dptally.observation_models import Stability
-from dptally.privacy.certifier import certify_copies
 from dptally.privacy.composition import share_between_keys
+from dptally.verifiers.tables import certify_copies
 
 __all__ = ["StabilityHistogram"]
 

@@ -28,23 +28,23 @@ import numpy as np
 
 from dptally.errors import MissingDependency
 from dptally.exact import as_count, as_epsilon
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.mechanisms.sparse_histogram import draw_release
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.privacy.accounting.spending import Part, Spending
 from dptally.privacy.composition import LARGEST_UNIT
-from dptally.privacy.pure_judge import certify_pure_copies
+from dptally.privacy.spending import Part, Spending
 from dptally.randomness.integers import whole_numbers
+from dptally.verifiers.pure import certify_pure_copies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dptally.observation_models.fixed_bits_noise import FixedBitsNoise
-    from dptally.privacy import Certificate
+    from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
     from dptally.randomness import BitSource
     from dptally.universes import Universe
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["StrictSparseHistogram", "approximate_binomial", "approximate_power"]
 

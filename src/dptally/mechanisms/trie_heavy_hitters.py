@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.heavy_hitters.domains import ENDED, OPEN
-from dptally.heavy_hitters.plans import plan_trie
-from dptally.heavy_hitters.rounds import Round, TrieRounds
+from dptally.laws.prefix_plans import plan_trie
+from dptally.laws.prefix_rounds import Round, TrieRounds
 from dptally.randomness.thinning import RATE_BITS, thin_counts
+from dptally.universes.prefixes import ENDED, OPEN
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.heavy_hitters.plans import TriePlan
-    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.laws.prefix_plans import TriePlan
+    from dptally.laws.round_parameters import Composition
     from dptally.mechanisms.base import Counted
-    from dptally.observation_models.round_parameters import Composition
-    from dptally.privacy.accounting import Spending
+    from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
+    from dptally.releases.prefix_tree import PrefixTree
 
 __all__ = ["TrieHeavyHitters"]
 
@@ -35,7 +35,7 @@ class TrieHeavyHitters:
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit, which has one value. At each level the
-        unit counts once, for one node; levels are added up by `dptally.privacy.rounds_judge`, which holds for every
+        unit counts once, for one node; levels are added up by `dptally.verifiers.rounds`, which holds for every
         way in which a level may depend on what was reported before.
 
     Error:

@@ -3,7 +3,7 @@
 - `dptally.planning.mechanisms`: which mechanisms apply, and their laws;
 - `dptally.planning.populations`: what is supposed about the data;
 - `dptally.planning.forecasts`: what each mechanism leads to;
-- `dptally.planning.needs`: the inverse question;
+- `dptally.planning.requirements`: the inverse question;
 - `dptally.planning.page`: the plan as a page; `dptally.planning.costs`: time and memory.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dptally.planning.forecasts import Forecast
 from dptally.planning.mechanisms import planned_laws
-from dptally.planning.needs import Need
 from dptally.planning.plans import Plan, PlanLine
 from dptally.planning.populations import Population
 from dptally.planning.requests import plan
+from dptally.planning.requirements import Need
 
 __all__ = ["Forecast", "Need", "Plan", "PlanLine", "Population", "plan", "planned_laws"]

@@ -17,12 +17,12 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import estimate_frequencies
-from dptally.observation_models.bounded_geometric import DyadicGeometric
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.sample_and_threshold import SampleAndThreshold
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
-from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.thresholded_noise import ThresholdedNoise
+from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.costs import estimate_cost
 from dptally.planning.mechanisms import AllLevels, AnyKey
 

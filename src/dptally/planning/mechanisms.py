@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.observation_models import GaussianHistogram, SampleAndThreshold, Stability, WeightedSample
-from dptally.observation_models.bounded_geometric import DyadicGeometric
-from dptally.observation_models.field_geometric import FieldGeometric, choose_law
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.reporting_curves import chance
-from dptally.observation_models.round_parameters import choose_round_law
-from dptally.observation_models.sampling_schemes import Scheme
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.field_geometric import FieldGeometric, choose_law
+from dptally.laws.gaussian_histogram import GaussianHistogram
+from dptally.laws.reporting_curves import chance
+from dptally.laws.round_parameters import choose_round_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.stability import Stability
+from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.observation_models.reporting_curves import Reporting
+    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.reporting_curves import Reporting
 
 __all__ = [
     "LISTABLE",
@@ -276,8 +279,8 @@ def _sampled(name: str, setting: Setting) -> Planned:
 
 
 def _sketch(setting: Setting) -> Planned:
-    from dptally.observation_models import SharedNoise
-    from dptally.observation_models.counter_laws import choose_counter_law
+    from dptally.laws.counter_laws import choose_counter_law
+    from dptally.laws.shared_noise import SharedNoise
 
     # Which keys of a unit count is the sketch's business: its law depends on the capacity alone.
     law: ReleasedLaw

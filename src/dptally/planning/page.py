@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dptally.observation_models.reporting_curves import ReportingCurve, reporting_curve
+from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.planning.plans import PUBLIC_EXAMPLE, mechanism_cells
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.curves_chart import curves_chart

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dptally.observation_models.reporting_curves import reporting_curves, useful_frequencies
+from dptally.laws.reporting_curves import reporting_curves, useful_frequencies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dptally.planning.forecasts import Forecast
     from dptally.planning.mechanisms import Planned
-    from dptally.planning.needs import Need
     from dptally.planning.populations import Population
+    from dptally.planning.requirements import Need
 
 __all__ = ["PUBLIC_EXAMPLE", "Plan", "PlanLine", "mechanism_cells"]
 
@@ -179,8 +179,8 @@ class Plan:
         """Write the plan as one HTML file that needs no network."""
         from pathlib import Path
 
+        from dptally.files import check_target, complete_or_absent
         from dptally.planning.page import plan_page
-        from dptally.releases.whole_files import check_target, complete_or_absent
 
         target = Path(path)
         check_target(target, overwrite=overwrite)

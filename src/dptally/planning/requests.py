@@ -12,17 +12,17 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
-from dptally.observation_models import WeightedSample
-from dptally.observation_models.sampling_schemes import Scheme
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.forecasts import Forecast, drop_table, make_forecast
 from dptally.planning.mechanisms import Planned, Setting, choose_mechanisms
-from dptally.planning.needs import Need, Sought, find_need, settled
 from dptally.planning.plans import Plan, PlanLine
 from dptally.planning.populations import Population, example_population, listed_population, zipf_population
+from dptally.planning.requirements import Need, Sought, find_need, settled
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
 if TYPE_CHECKING:
-    from dptally.universes.planning import AskedFor, UniversePlan
+    from dptally.planning.universes import AskedFor, UniversePlan
 
 __all__ = ["plan"]
 
@@ -68,7 +68,7 @@ def plan(
         sampling: as in `publish`.
         max_keys_per_unit: as in `publish`.
         values: as in `publish`.
-        universe: a universe or its name: the mechanisms over it are planned too, see `dptally.universes.planning`.
+        universe: a universe or its name: the mechanisms over it are planned too, see `dptally.planning.universes`.
         capacity: as in `publish`: of a sketch, of a sparse or compact release.
         asked_for: with a universe, "frequent" (which keys are) or "any" (key that somebody asks for).
         rows: supposed: how many counts the data will have, units times keys of each.
@@ -136,7 +136,7 @@ def plan(
     forecasts = tuple(make_forecast(each, setting, supposed, part) for each in planned)
     facts = _facts(setting, supposed, part, planned, forecasts, left_out, need)
     if universe is not None:
-        from dptally.universes.planning import UniversePlan, compare_over_universe
+        from dptally.planning.universes import UniversePlan, compare_over_universe
 
         return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
     name, sentence = recommend(forecasts)

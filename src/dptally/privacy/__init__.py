@@ -1,8 +1,8 @@
-"""What is promised, how promises add up, and the judge of tables."""
+"""What is guaranteed, what a release spends, and how guarantees compose."""
 
 from __future__ import annotations
 
-from dptally.privacy.certifier import Certificate
 from dptally.privacy.guarantee import Guarantee, Record
+from dptally.verifiers.tables import Certificate
 
 __all__ = ["Certificate", "Guarantee", "Record"]

@@ -9,8 +9,8 @@ from dptally.errors import UnreadableRelease
 from dptally.releases.bounded_tables import read_footer
 
 if TYPE_CHECKING:
-    from dptally.heavy_hitters.tree import PrefixTree
     from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.release import Release
 
@@ -51,7 +51,7 @@ def load(path: str | Path) -> AnyRelease:
 
         return load_ranges(place)
     if kind == _TREE:
-        from dptally.heavy_hitters.tree_file import load_tree
+        from dptally.releases.prefix_tree_file import load_tree
 
         return load_tree(place)
     from dptally.releases.release_file import load_release

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.privacy.guarantee import promise_in_words
 from dptally.releases.release import Release
 from dptally.releases.release_metadata import facts_of
@@ -25,7 +25,7 @@ from dptally.releases.release_metadata import facts_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.privacy import Certificate
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["CombinedReleases", "combine"]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_fraction
 from dptally.exact.field_polynomials import PrimeField
-from dptally.privacy.compact_judge import CompactCertificate, certify_compact
-from dptally.privacy.guarantee_verifier import verify_compact
+from dptally.verifiers.compact import CompactCertificate, certify_compact
+from dptally.verifiers.guarantees import verify_compact
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.observation_models.field_geometric import FieldGeometric
-    from dptally.privacy import Guarantee
+    from dptally.laws.field_geometric import FieldGeometric
+    from dptally.privacy.guarantee import Guarantee
     from dptally.universes import Universe
 
 __all__ = [

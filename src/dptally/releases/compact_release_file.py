@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter, UnreadableRelease
-from dptally.observation_models.field_geometric import FIELD_EXPONENTS, FieldGeometric
-from dptally.privacy import Guarantee
+from dptally.files import check_target, complete_or_absent
+from dptally.laws.field_geometric import FIELD_EXPONENTS, FieldGeometric
+from dptally.privacy.guarantee import Guarantee
 from dptally.releases.compact_release import CompactRelease
 from dptally.releases.release_metadata import check_version, facts_of, intact, read_guarantee
 from dptally.releases.stored_facts import read_fraction, read_json
-from dptally.releases.whole_files import check_target, complete_or_absent
 from dptally.universes import Universe, read_universe
 
 if TYPE_CHECKING:

@@ -20,16 +20,18 @@ from dptally.estimates.frequencies import as_confidence
 from dptally.estimates.node_sums import TreeLaw, node_sums
 from dptally.estimates.range_tree import RangeTree
 from dptally.exact import as_fraction
-from dptally.observation_models import DyadicGeometric, SampleAndThreshold
-from dptally.observation_models.reading import read_law
-from dptally.privacy.guarantee_verifier import verify_range_tree
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.reading import read_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.verifiers.guarantees import verify_range_tree
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dptally.privacy import Certificate, Guarantee
-    from dptally.ranges.grids import Grid, Value
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.universes.grids import Grid, Value
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["QuantileEstimate", "RangeEstimate", "RangeRelease", "as_share"]
 

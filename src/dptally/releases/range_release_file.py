@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptally.estimates.node_sums import TreeLaw
-from dptally.observation_models import DyadicGeometric
-from dptally.observation_models.reading import read_law
-from dptally.ranges.grids import Grid
+from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.reading import read_law
 from dptally.releases.range_release import RangeRelease
 from dptally.releases.release_metadata import (
     facts_of,
@@ -26,6 +25,7 @@ from dptally.releases.release_metadata import (
     write_table,
 )
 from dptally.releases.released_rows import LARGEST_VALUE
+from dptally.universes.grids import Grid
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,14 +14,14 @@ import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
+from dptally.estimates.key_expressions import read_expression
 from dptally.estimates.subset_sums import Sum, estimate_sum
-from dptally.integer_columns import integer_column, integers
-from dptally.key_expressions import read_expression
+from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.reading import ReleasedLaw, read_law
-from dptally.privacy.guarantee_verifier import verify_table
+from dptally.laws.reading import ReleasedLaw, read_law
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.releases.released_rows import check_against_table, check_rows
+from dptally.verifiers.guarantees import verify_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from dptally.estimates.frequencies import FrequencyEstimates
     from dptally.estimates.shortfall import Shortfall
     from dptally.estimates.sketch_error import SketchError
-    from dptally.observation_models.base import EstimatorKind, FrequencyFunction
-    from dptally.privacy import Certificate, Guarantee
+    from dptally.laws.base import EstimatorKind, FrequencyFunction
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["RESERVED_COLUMNS", "Release"]
 
@@ -322,7 +323,7 @@ class Release:
         """Rebuild the law's table from the stated parameters, derive the guarantee from it, and compare.
 
         Every field of the guarantee is derived from the law and the mechanism, or must have its neutral value; see
-        `dptally.privacy.guarantee_verifier`, which also says what no file can show.
+        `dptally.verifiers.guarantees`, which also says what no file can show.
 
         Raises:
             PrivacyViolation: if the guarantee states more than the rebuilt table gives, the certificate is not the one

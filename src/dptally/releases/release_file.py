@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.estimates.shortfall import Shortfall
-from dptally.observation_models.reading import read_law
+from dptally.laws.reading import read_law
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.releases.release_metadata import (
     facts_of,

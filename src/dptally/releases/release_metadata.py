@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dptally.errors import UnreadableRelease
-from dptally.privacy import Certificate, Guarantee, Record
+from dptally.files import check_target, complete_or_absent
+from dptally.privacy.guarantee import Guarantee, Record
 from dptally.releases.bounded_tables import read_table as read_bounded_table
 from dptally.releases.stored_facts import DAMAGE, check_guarantee, read_fraction, read_json
-from dptally.releases.whole_files import check_target, complete_or_absent
+from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     import pyarrow as pa

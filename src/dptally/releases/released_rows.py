@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.estimates.frequencies import estimate_frequencies
-from dptally.integer_columns import integers
-from dptally.observation_models.base import LARGEST_FREQUENCY
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.sample_and_threshold import SampleAndThreshold
-from dptally.observation_models.thresholded_noise import ThresholdedNoise
+from dptally.exact.integer_columns import integers
+from dptally.laws.base import LARGEST_FREQUENCY
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.thresholded_noise import ThresholdedNoise
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.universes import read_universe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.laws.reading import ReleasedLaw
 
 __all__ = ["LARGEST_VALUE", "check_against_table", "check_rows"]
 

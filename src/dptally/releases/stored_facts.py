@@ -14,7 +14,7 @@ from dptally.errors import DptallyError
 from dptally.exact.parameters import MAX_EPSILON
 
 if TYPE_CHECKING:
-    from dptally.privacy import Guarantee
+    from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["DAMAGE", "check_guarantee", "read_fraction", "read_json"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dptally.observation_models.reporting_curves import ReportingCurve
+from dptally.laws.reporting_curves import ReportingCurve
 from dptally.report.drawing import Canvas, Chart, shorten
 from dptally.report.scales import Linear, Log, Scale, short_number
 

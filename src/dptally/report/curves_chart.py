@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dptally.observation_models.reporting_curves import ReportingCurve
+from dptally.laws.reporting_curves import ReportingCurve
 from dptally.report.colours import CURVES
 from dptally.report.drawing import Canvas, Chart, shorten
 from dptally.report.scales import Linear, Log, short_number

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
-from dptally.observation_models.reporting_curves import reporting_curve
+from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import chance_chart, histogram_chart, share_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, join, tag

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
-from dptally.observation_models.clamped_noise import ClampedNoise
-from dptally.observation_models.heaviest_noise import HeaviestNoise
-from dptally.observation_models.reporting_curves import ReportingCurve, reporting_curve
+from dptally.laws.clamped_noise import ClampedNoise
+from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
+from dptally.laws.top_k_noise import HeaviestNoise
 from dptally.report.charts import Bar, bar_chart, chance_chart, rank_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag

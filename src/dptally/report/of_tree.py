@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence, together_in_words
 from dptally.labels import key_label
-from dptally.observation_models.reporting_curves import reporting_curve
+from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
@@ -22,7 +22,7 @@ from dptally.report.words import (
 )
 
 if TYPE_CHECKING:
-    from dptally.heavy_hitters.tree import PrefixTree
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.report.drawing import Chart
 
 __all__ = ["report_of_tree"]

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
-from dptally.privacy.certifier import Certificate
 from dptally.report.contents import Section, Tile, command, facts, listed, paragraph
 from dptally.report.markup import Markup, join, tag
+from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
-    from dptally.privacy import Guarantee
-    from dptally.privacy.compact_judge import CompactCertificate
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.verifiers.compact import CompactCertificate
 
 __all__ = [
     "certificate_section",

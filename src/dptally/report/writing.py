@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter, MissingDependency
-from dptally.releases.whole_files import check_target, complete_or_absent
+from dptally.files import check_target, complete_or_absent
 from dptally.report.page import put_together
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ import pyarrow as pa
 
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
-from dptally.integer_columns import integer_column, integers
-from dptally.observation_models.reading import read_law
-from dptally.observation_models.sample_and_threshold import SampleAndThreshold
-from dptally.observation_models.weighted_sample import WeightedSample
+from dptally.exact.integer_columns import integer_column, integers
+from dptally.laws.reading import read_law
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness.keyed import KeyedWords, WordsOfRows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.errors import marked
 
 if TYPE_CHECKING:
-    from dptally.observation_models.reading import ReleasedLaw
+    from dptally.laws.reading import ReleasedLaw
 
 __all__ = ["BoundUnits", "DrawKeys", "Halves"]
 

@@ -15,8 +15,9 @@ from dptally.spark.jobs import run
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.observation_models.reading import ReleasedLaw
-    from dptally.privacy import Certificate, Guarantee
+    from dptally.laws.reading import ReleasedLaw
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.verifiers.tables import Certificate
 
 __all__ = ["SparkRelease"]
 

@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dptally.integer_columns import integer_column
-from dptally.observation_models.sample_and_threshold import SampleAndThreshold
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.exact.integer_columns import integer_column
+from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness.thinning import RATE_BITS
 from dptally.spark.drawing import Halves, certified_law
 from dptally.spark.errors import marked

@@ -42,7 +42,7 @@ import pyarrow as pa
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count
-from dptally.integer_columns import integer_column, integers
+from dptally.exact.integer_columns import integer_column, integers
 from dptally.spark.drawing import Halves
 from dptally.spark.errors import marked
 from dptally.spark.jobs import Progress, guarded, run

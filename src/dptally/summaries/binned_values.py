@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
-from dptally.ranges.grids import Grid
 from dptally.sources import Rows
 from dptally.sources.engine import Session
 from dptally.summaries.counting import Progress
 from dptally.summaries.frequencies import count_keys
+from dptally.universes.grids import Grid
 
 __all__ = ["BinnedRows", "check_values", "count_bins", "is_whole"]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dptally._core import IntegerSketch, TextSketch
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.files import check_target
 from dptally.mechanisms.private_misra_gries import Form, SketchContents, publish_sketch
 from dptally.randomness import BitSource, SystemBits
-from dptally.releases.whole_files import check_target
 from dptally.sources import Rows, open_rows
 from dptally.sources.engine import Session, check_memory_limit, in_background
 from dptally.summaries.counting import Progress

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dptally.contributions import HashCollision, bound_contributions, check_max_keys_per_unit
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.integer_columns import integers
-from dptally.observation_models.sampling_schemes import Scheme
+from dptally.exact.integer_columns import integers
+from dptally.laws.sampling_schemes import Scheme
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows

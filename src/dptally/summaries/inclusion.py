@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.observation_models.sampling_schemes import Ppswor, Scheme
+from dptally.laws.sampling_schemes import Ppswor, Scheme
 from dptally.randomness import BitSource
 
 __all__ = ["RowHits", "sample_counts"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.integer_columns import integers
+from dptally.exact.integer_columns import integers
 from dptally.mechanisms.private_misra_gries import SketchContents
 from dptally.randomness import BitSource
 from dptally.sources import Rows

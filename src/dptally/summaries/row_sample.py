@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.integer_columns import integers
+from dptally.exact.integer_columns import integers
 from dptally.randomness import BitSource
 from dptally.randomness.thinning import RATE_BITS
 from dptally.sources import Rows

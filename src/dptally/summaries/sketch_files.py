@@ -35,7 +35,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidSource
-from dptally.releases.whole_files import check_target, complete_or_absent
+from dptally.files import check_target, complete_or_absent
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
 from dptally.summaries.stream_identities import IDENTITY_BYTES
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.integer_columns import integer_column, integers
-from dptally.observation_models.sampling_schemes import Ppswor
+from dptally.exact.integer_columns import integer_column, integers
+from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.columns import quote_literal

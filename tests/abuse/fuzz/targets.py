@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from dptally.errors import DptallyError
 from dptally.estimates.sql_text import check_sql
 from dptally.exact import as_epsilon
-from dptally.observation_models.sampling_schemes import read_scheme
+from dptally.laws.sampling_schemes import read_scheme
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
 from tests.abuse.specimens import Specimen, files, messages, metadata, with_checksum, with_metadata

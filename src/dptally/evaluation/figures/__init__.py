@@ -1,1 +1,0 @@
-"""Figures of papers, recomputed from exact expressions: ``python -m dptally.evaluation.figures weighted_sampling``."""

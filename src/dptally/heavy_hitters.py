@@ -1,0 +1,123 @@
+"""The flow for heavy hitters: source, one value per unit, rounds over a tree of prefixes, tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dptally.ledger.paying import paying
+from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
+from dptally.paid_sources import open_paid
+from dptally.progress import Progress, progress_reporter
+from dptally.randomness import BitSource, read_bits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dptally.laws.round_parameters import Composition
+    from dptally.ledger.paying import AnyLedger
+    from dptally.releases.prefix_tree import PrefixTree
+
+__all__ = ["publish_tree"]
+
+
+def publish_tree(
+    source: Any,
+    *,
+    key: str | None = None,
+    unit: str | None = None,
+    epsilon: object,
+    delta: object,
+    levels: int | Sequence[int] = 10,
+    step: int = 1,
+    domain: object = "characters",
+    width: int | None = None,
+    composition: Composition = "exact",
+    single_round: bool = False,
+    count: str | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+    memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
+    randomness: BitSource | None = None,
+    progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    types: Mapping[str, str] | None = None,
+) -> PrefixTree:
+    """Publish the frequent prefixes and values of a column of strings, as a tree.
+
+    Args:
+        source: whatever `dptally.publish` reads.
+        key: the column of strings (whole numbers for the domain "bits"); not needed for a mapping or an iterable.
+        unit: whose privacy: a column, or None when every row is a unit of its own. A unit with several distinct values
+            keeps one, chosen at random.
+        epsilon: for everything together, as in `dptally.publish`.
+        delta: for everything together.
+        levels: how many levels, or the lengths of prefixes; see `dptally.heavy_hitters.plan_trie`.
+        step: symbols for each level.
+        domain: "characters", "utf8" or "bits".
+        width: of the domain "bits".
+        composition: "exact", "optimal" or "basic".
+        single_round: whether whole values are drawn at once.
+        count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
+        format: as in `dptally.publish`.
+        memory_limit: as in `dptally.publish`.
+        ledger: as in `dptally.publish`.
+        randomness: as in `dptally.publish`.
+        progress: as in `dptally.publish`.
+        table: of a database, as in `dptally.publish`.
+        query: of a database, instead of a table.
+        types: as in `dptally.publish`; a key without a declared type is a whole number for the domain "bits".
+
+    Returns:
+        PrefixTree: what may be shown to anyone.
+
+    Raises:
+        InvalidParameter: a request that cannot be met.
+        InvalidSource: data that cannot be read as asked.
+
+    >>> tree = publish_tree({"tomorrow": 5000, "today": 4000, "once": 1}, epsilon=1, delta="1e-6", levels=[2, 8])
+    >>> sorted(tree.frequencies())
+    ['today', 'tomorrow']
+    """
+    bits = read_bits(randomness)
+    mechanism = TrieHeavyHitters(
+        epsilon,
+        delta,
+        levels=levels,
+        step=step,
+        domain=domain,
+        width=width,
+        composition=composition,
+        single_round=single_round,
+    )
+    from dptally.summaries.frequencies import count_keys
+
+    with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
+        rows = open_paid(
+            paid,
+            source,
+            check=lambda found: mechanism.check_type(found.key_schema.field(0).type),
+            key=key,
+            unit=unit,
+            count=count,
+            nulls="drop",
+            format=format,
+            table=table,
+            query=query,
+            types=types,
+            assumed=_key_schema(mechanism, key),
+        )
+        with count_keys(
+            rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
+        ) as frequencies:
+            tree = mechanism.draw(frequencies, paid.bits)
+        tree.guarantee = paid.sign(tree.guarantee)
+        return tree
+
+
+def _key_schema(mechanism: TrieHeavyHitters, key: str | None) -> pa.Schema | None:
+    """The type of a key that has no declared one: that of the domain."""
+    import pyarrow as pa
+
+    return pa.schema([(key or "key", pa.uint64())]) if mechanism.plan.domain.name == "bits" else None

@@ -1,0 +1,274 @@
+"""Privacy from sampling alone: keep each unit with some probability, and report the counts that are large enough."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
+from dptally.exact.binomial import binomial_at_least, binomial_row
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.laws.estimators import _Weights
+from dptally.laws.sampling_parameters import (
+    LARGEST_THRESHOLD,
+    RATE_UNIT,
+    best_pair,
+    largest_rate,
+    smallest_threshold,
+)
+from dptally.laws.thresholded_noise import as_frequencies, as_frequency
+from dptally.randomness.keyed import WordsOfRows
+from dptally.randomness.thinning import thin_counts
+from dptally.verifiers.sampling import certify_sampling
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.laws.base import Estimator
+    from dptally.laws.weighted_sample import WeightedSample
+    from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["SampleAndThreshold", "as_rate"]
+
+_SMALLEST_EPSILON = Fraction(1, 1000)
+_LARGEST_ROW = 1024  # exact fractions beyond have tens of thousands of digits
+
+
+class SampleAndThreshold:
+    """Each unit is kept with probability p; a key of which v >= t units were kept is reported with the value v.
+
+    No noise is added: a value is the true count in a sample. Coins of different units, and of one unit for different
+    keys, are independent (one coin for all keys of a unit is not private, see `mechanisms.sample_and_threshold`).
+
+    Of the three, (epsilon, delta), p and t, two decide the third: the largest p for a given t, the smallest t for a
+    given p. With neither, the pair is taken that makes t / p smallest, which is about the frequency that is reported
+    half of the time. All are settled by the exact divergence of binomial rows, for every frequency; see
+    `dptally.verifiers.sampling`. In particular p may exceed 1 - e^-epsilon. With both, they are judged as given.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key.
+
+    Error:
+        A key of frequency w is reported with probability P[Binomial(w, p) >= t]. Then w is v / p but for a standard
+        deviation of sqrt(w (1 - p) / p). `WeightedSample` reports every frequency at least as often, with a smaller
+        error; this law is for sampling that takes place anyway, such as among devices, and for values without noise.
+    Cost:
+        No table. About two random bits per unit of a key with up to 2^22 units, below a millisecond for larger ones.
+
+    References:
+        [BC22] sections 2 and 3, whose bounds `studies.sample_and_threshold_printed` has.
+
+    Args:
+        epsilon: at least 1/1000; see `dptally.exact.as_fraction` for how numbers are read.
+        delta: from 2^-64 to below 1.
+        rate: p, between 0 and 1, rounded down to a multiple of 2^-32; None for the best one.
+        threshold: t, from 1 to a million; None for the best one.
+
+    >>> law = SampleAndThreshold("1", "1e-8")
+    >>> law.threshold, round(float(law.rate), 4)
+    (19, 0.2403)
+    >>> SampleAndThreshold("1", "1e-8", rate="0.1").threshold
+    10
+    """
+
+    name = "sample_and_threshold"
+    values = True
+    scheme = None
+    judged_for_unit = False  # the certificate speaks of one key
+
+    def __init__(self, epsilon: object, delta: object, rate: object = None, threshold: object = None) -> None:
+        self.epsilon = as_epsilon(epsilon)
+        if self.epsilon < _SMALLEST_EPSILON:
+            raise InvalidParameter(
+                f"epsilon must be at least {_SMALLEST_EPSILON} for the law 'sample_and_threshold', got {epsilon}: "
+                "below, too many rows would have to be judged."
+            )
+        self.delta = as_delta(delta)
+        self._rate = None if rate is None else as_rate(rate)
+        self._threshold = None if threshold is None else as_count("threshold", threshold, largest=LARGEST_THRESHOLD)
+
+    def __repr__(self) -> str:
+        return (
+            f"SampleAndThreshold(epsilon={self.epsilon}, delta={self.delta}, rate={self.rate}, "
+            f"threshold={self.threshold})"
+        )
+
+    @cached_property
+    def _pair(self) -> tuple[Fraction, int]:
+        if self._rate is None and self._threshold is None:
+            return best_pair(self.epsilon, self.delta)
+        if self._rate is None:
+            assert self._threshold is not None  # noqa: S101 - for the type checker
+            return largest_rate(self.epsilon, self.delta, self._threshold), self._threshold
+        if self._threshold is None:
+            return self._rate, smallest_threshold(self.epsilon, self.delta, self._rate)
+        return self._rate, self._threshold
+
+    @property
+    def rate(self) -> Fraction:
+        """p: a multiple of 2^-32."""
+        return self._pair[0]
+
+    @property
+    def threshold(self) -> int:
+        """t: the smallest value that is reported."""
+        return self._pair[1]
+
+    # ---- the contract ----
+
+    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
+        """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1.
+
+        Raises:
+            InvalidParameter: for frequencies above 1024, whose fractions are too long to be of use.
+        """
+        frequency = as_frequency(true_frequency)
+        if frequency < self.threshold:
+            return {None: Fraction(1)}
+        if frequency > _LARGEST_ROW:
+            raise InvalidParameter(f"rows are exact fractions for frequencies up to {_LARGEST_ROW} only.")
+        masses, whole = binomial_row(frequency, self.rate)
+        law: dict[int | None, Fraction] = {None: Fraction(sum(masses[: self.threshold]), whole)}
+        law.update((value, Fraction(masses[value], whole)) for value in range(self.threshold, frequency + 1))
+        return law
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """The probability that a key of this frequency is reported: exact up to 1024, within 2^-250 beyond."""
+        frequency = as_frequency(true_frequency)
+        if frequency <= _LARGEST_ROW:
+            masses, whole = binomial_row(frequency, self.rate)
+            return Fraction(sum(masses[self.threshold :]), whole)
+        return binomial_at_least(frequency, self.threshold, self.rate)
+
+    def first_frequency(self, probability: Fraction) -> int | None:
+        """The smallest frequency that is reported with at least this probability; None for 1: no frequency has it."""
+        if probability >= 1:
+            return None
+
+        def reported(frequency: int) -> Fraction:
+            return binomial_at_least(frequency, self.threshold, self.rate)
+
+        high = self.threshold
+        while reported(high) < probability:
+            high *= 2
+            if high > LARGEST_FREQUENCY:
+                return None
+        return bisect_left(range(high), probability, lo=1, key=reported)
+
+    @cached_property
+    def _certificate(self) -> Certificate:
+        return certify_sampling(self.rate, self.threshold, epsilon=self.epsilon, delta=self.delta)
+
+    def certify(self) -> Certificate:
+        """Judge rate and threshold for all frequencies.
+
+        Raises:
+            PrivacyViolation: with the offending pair of frequencies.
+        """
+        return self._certificate
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each frequency; 0 means not reported.
+
+        Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the rows
+        exactly; see `dptally.randomness.thinning`. Frequencies below the threshold need no bits.
+
+        Raises:
+            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
+        """
+        given = as_frequencies(frequencies)
+        self.certify()
+        reported = np.zeros(len(given), dtype=np.int64)
+        possible = np.flatnonzero(given >= self.threshold)
+        rate = int(self.rate * RATE_UNIT)
+        # How many bits a key takes is not known before, so where words belong to keys each has its own stream.
+        source = bits.streams(possible) if isinstance(bits, WordsOfRows) else bits
+        reported[possible] = self.report(thin_counts(given[possible], rate, source))
+        return reported
+
+    def report(self, sampled: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What is reported for counts of kept units, where sampling has taken place already."""
+        return np.where(sampled >= self.threshold, sampled, 0)
+
+    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
+        """Weights that turn reported values into estimates of sums of a function of frequency.
+
+        "mle": g(i) / P[a key of frequency i is reported], with i = floor(v / p), the frequency that makes v most likely
+        (P[v | i] / P[v | i - 1] = (1 - p) i / (i - v) is at least 1 up to there). "lower": v / p, for the frequency
+        itself: as E[Binomial(w, p)] = w p, and hidden keys count 0, its expectation never exceeds w. There are no
+        unbiased weights: frequencies below the threshold are never reported.
+
+        Args:
+            kind: "mle" or "lower".
+            of: the function g with g(0) = 0, None for the frequency itself.
+        """
+        if kind == "mle":
+            return _MostLikely(self, of)
+        if kind == "lower" and of is None:
+            return _Scaled(self, of)
+        if kind == "lower":
+            raise InvalidParameter("the law 'sample_and_threshold' has weights of kind 'lower' for frequencies only.")
+        raise InvalidParameter(f"the law 'sample_and_threshold' has kinds 'mle' and 'lower' only, got {kind!r}.")
+
+    def most_likely(self, value: int) -> int:
+        """The frequency that makes a value most likely: floor(value / p)."""
+        return math.floor(value / self.rate)
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        return {
+            "name": "SampleAndThreshold",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "rate": str(self.rate),
+            "threshold": self.threshold,
+        }
+
+
+class _OfSample(_Weights):
+    """Weights of this law; expectations are exact for frequencies up to 1024."""
+
+    def __init__(self, law: SampleAndThreshold, of: FrequencyFunction | None) -> None:
+        # What is shared needs rows and reporting probabilities alone, which mean the same here.
+        super().__init__(cast("WeightedSample", law), of)
+        self._sampling = law
+
+    def __call__(self, value: int) -> Fraction:
+        """The weight of a reported value."""
+        if value < self._sampling.threshold:
+            raise InvalidParameter("value must be at least the threshold: nothing below it is reported.")
+        return self._weight(int(value))
+
+
+class _MostLikely(_OfSample):
+    """g(i) / P[i is reported], i = floor(v / p)."""
+
+    def _weight(self, value: int) -> Fraction:
+        frequency = self._sampling.most_likely(value)
+        reported = binomial_at_least(frequency, self._sampling.threshold, self._sampling.rate)
+        return self._wanted(frequency) / reported
+
+
+class _Scaled(_OfSample):
+    """v / p."""
+
+    def _weight(self, value: int) -> Fraction:
+        return value / self._sampling.rate
+
+
+def as_rate(number: object) -> Fraction:
+    """Read a sampling rate: between 0 and 1, rounded down to a multiple of 2^-32."""
+    rate = as_fraction("rate", number)
+    if not 0 < rate < 1:
+        raise InvalidParameter(f"rate must be between 0 and 1, got {number}.")
+    units = math.floor(rate * RATE_UNIT)
+    if not units:
+        raise InvalidParameter(f"rate must be at least 2^-32 (about 2.3e-10), got {number}.")
+    return Fraction(units, RATE_UNIT)

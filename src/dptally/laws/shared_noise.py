@@ -1,0 +1,206 @@
+"""The law of a Misra-Gries sketch that is released: two noises for each counter, one of them shared by all."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
+from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
+from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
+from dptally.verifiers.sketches import certify_shared_noise
+from dptally.verifiers.tables import TABLE_BITS, Certificate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.randomness import BitSource
+
+__all__ = ["LARGEST_CAPACITY", "SharedNoise"]
+
+_WHOLE = 1 << TABLE_BITS
+_PRECISION = 512
+LARGEST_CAPACITY = 1 << 30
+
+
+class SharedNoise(ThresholdedNoise):
+    """Each counter gets its own noise and one noise that all counters share; what is below a threshold is hidden.
+
+    A key with counter c is reported with value c + L + eta if that is at least T. L, one for each key, and eta, one for
+    the whole release, have the same two-sided geometric law, which shrinks by e^epsilon per step. `row` and
+    `reporting_probability` describe one key: the noise of one key is L + eta. Between keys it is not independent.
+
+    T is the smallest threshold that can be proved for this noise table: see `certify_shared_noise` for the condition
+    and its proof. It is about half of the printed 1 + 2 ln(3 / delta) / epsilon, and cannot be smaller.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing up to `elements` elements of the stream that the
+        sketch was made from, certified in integers on the table that is drawn from, before the first draw.
+
+    Error:
+        L + eta has variance about 4 / epsilon^2, on top of what the sketch falls short.
+    Cost:
+        A table of 2R numbers, R = 0.7 (64 + log2(1 / delta)) / epsilon.
+
+    References:
+        [LT25] Algorithm 2, Lemma 12, section 5.1 and Corollary 21; the smaller threshold is ours.
+
+    Args:
+        epsilon: positive.
+        delta: from 2^-64 to below 1.
+        capacity: of the sketch.
+        standard: whether zero counters were dropped from the sketch, as other tools do.
+        elements: how many elements of one unit the stream may hold, equal ones or not.
+
+    >>> SharedNoise(1, "1e-6", 1000).threshold
+    17
+    """
+
+    name = "shared_noise"
+    values = True
+    zero_is_hidden = False
+    judged_for_unit = True
+
+    def __init__(
+        self, epsilon: object, delta: object, capacity: int, *, standard: bool = False, elements: int = 1
+    ) -> None:
+        self.epsilon = as_epsilon(epsilon)
+        self.delta = as_delta(delta)
+        self.capacity = as_count("capacity", capacity, largest=LARGEST_CAPACITY)
+        self.standard = bool(standard)
+        self.elements = as_count("elements", elements, largest=10_000)
+
+    def __repr__(self) -> str:
+        return (
+            f"SharedNoise(epsilon={self.epsilon}, delta={self.delta}, capacity={self.capacity}, "
+            f"standard={self.standard}, elements={self.elements})"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data."""
+        return {
+            "name": "SharedNoise",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "capacity": self.capacity,
+            "standard": self.standard,
+            "elements": self.elements,
+        }
+
+    @cached_property
+    def element_epsilon(self) -> Fraction:
+        """What one element of the stream may spend."""
+        return self.epsilon / self.elements
+
+    @cached_property
+    def element_delta(self) -> Fraction:
+        """What one element of the stream may spend: delta / (1 + e^e + ... + e^((m-1) e)), rounded down."""
+        high = exp_bounds(self.element_epsilon, _PRECISION)[1]
+        total = power = Fraction(1)
+        for _ in range(self.elements - 1):
+            power = Fraction(-(-power * high * (1 << _PRECISION) // 1), 1 << _PRECISION)
+            total += power
+        return self.delta / total
+
+    @property
+    def differing(self) -> tuple[int, int]:
+        """How many keys with counter 1, and with counter 0, one of two neighbouring sketches may have alone."""
+        if self.standard:
+            return self.capacity, 0
+        return 1, 1 if self.capacity > 1 else 0
+
+    @cached_property
+    def table(self) -> bytes:
+        """The law of L and of eta; see `certify_shared_noise`."""
+        return noise_table(noise_masses(self.element_epsilon, self.element_delta))
+
+    @cached_property
+    def threshold(self) -> int:  # type: ignore[override]  # cached
+        """T: the smallest that keeps delta, for this table."""
+        single = (*read_entries(self.table), _WHOLE)  # P[D <= d] = P[noise >= R - d]
+        reach = len(single) // 2
+        masses = [here - before for before, here in zip((0, *single), single, strict=False)]
+        # The law is symmetric: P[noise <= z] = P[noise >= -z] = P[D <= R + z].
+        below = [0] * (4 * reach + 4) + list(single) + [_WHOLE] * (4 * reach + 4)
+        start = 5 * reach + 4
+        # Moving the noise by one costs its last mass, m_R; rounded up generously, far below the delta that is left.
+        allowed = self.element_delta - Fraction(2 * masses[0], _WHOLE)
+        ones, zeros = self.differing
+
+        def leaks(threshold: int) -> bool:
+            hidden = 0
+            for drop, mass in enumerate(masses):
+                at = start + threshold - (reach - drop)
+                quiet = _power(below[at - 2], ones) * _power(below[at - 1], zeros) >> _PRECISION
+                hidden += mass * quiet
+            return Fraction((_WHOLE << _PRECISION) - hidden + _WHOLE * len(masses), _WHOLE << _PRECISION) > allowed
+
+        low, high = 1, 2 * reach + 2
+        while low < high:  # invariant: `high` keeps delta (nothing of counter 1 reaches it), all below `low` do not
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if leaks(middle) else (low, middle)
+        return low
+
+    @cached_property
+    def cumulative(self) -> tuple[int, ...]:
+        """P[D <= d] for D = 2R' - (L + eta) with R' the reach of one noise, in units of 2^-256."""
+        from flint import fmpz_poly
+
+        single = (*read_entries(self.table), _WHOLE)
+        one = fmpz_poly([here - before for before, here in zip((0, *single), single, strict=False)])
+        total, reached = 0, []
+        for mass in (one * one).coeffs():
+            total += int(mass)
+            reached.append(total)
+        return tuple(reached)
+
+    @cached_property
+    def _certified(self) -> CertifiedNoise:
+        ones, zeros = self.differing
+        certificate = certify_shared_noise(
+            self.table,
+            threshold=self.threshold,
+            ones=ones,
+            zeros=zeros,
+            elements=self.elements,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+        return CertifiedNoise(self.table, certificate)
+
+    def certify(self) -> Certificate:
+        """Judge the table that is drawn from, with its threshold.
+
+        Raises:
+            PrivacyViolation: if delta is exceeded.
+        """
+        return self._certified.certificate
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One release of all counters of a sketch, zero counters included; 0 means not reported.
+
+        Postcondition: for counters from 0 to 2^62 and uniform words, results are c + L + eta where that is at least T,
+        with L independent for each counter and eta drawn once for this call, both from the certified table. So one call
+        is one release: all counters must be in it. It takes 128 random bits and a fixed number of table steps for each
+        counter, and for eta.
+
+        Raises:
+            InvalidParameter: if a counter is not a whole number from 0 to 2^62.
+        """
+        counters = as_frequencies(frequencies)
+        shared = int(self._certified.draw_noise(1, bits)[0])
+        return self._certified.draw_above(counters + shared, self.threshold, bits)
+
+
+def _power(share: int, exponent: int) -> int:
+    """(share / 2^128)^exponent in units of 2^-512, rounded down."""
+    result, square = 1 << _PRECISION, share << (_PRECISION - TABLE_BITS)
+    for bit in f"{exponent:b}"[::-1]:
+        if bit == "1":
+            result = (result * square) >> _PRECISION
+        square = (square * square) >> _PRECISION
+    return result

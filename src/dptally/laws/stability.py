@@ -1,0 +1,168 @@
+"""The stability-based histogram with whole-number noise: the classical baseline, in exact integers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dptally.exact import as_delta, as_epsilon
+from dptally.laws.tables.certified_table import CertifiedShiftTable
+from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
+from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise, as_frequencies, read_entries
+from dptally.verifiers.tables import TABLE_BITS, Band, Certificate, certify_bands
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.randomness import BitSource
+
+__all__ = ["Stability"]
+
+_WHOLE = 1 << TABLE_BITS
+
+
+class Stability(ThresholdedNoise):
+    """Noise is added to each frequency, and what falls below a threshold is not reported.
+
+    A key of frequency w >= 1 is reported with value w + Z if that is at least T, and not at all otherwise. Z is one
+    fixed symmetric law on -R .. R whose masses shrink by a factor e^epsilon with every step away from 0 (the two-sided
+    geometric law, cut where its tail is below 2^-64 of delta; see `two_sided_masses`). T is the smallest threshold, of
+    1 and above, that keeps delta. Keys of frequency 0 are never reported.
+
+    Why finitely many rows suffice. Put D = R - Z, which has a law on 0 .. 2R, and s = R - T + 1. Row w of this law is
+    then "report w + s - D if positive", with T - 1 added to the value, which renames outcomes and changes no
+    divergence. So rows i and i - 1 for i >= 2 are rows i + s and i + s - 1 of the law "report w - D if positive", all
+    of whose neighbouring rows are judged by `certify_shift_table`, which also has the argument for rows so high that a
+    key is always reported. One pair is left: row 1 beside row 0, where nothing is reported. It is judged on its own,
+    and it is the one that decides T.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key, certified in
+        integers on the table that is drawn from, before the first draw.
+
+    Error:
+        Keys of frequency i are reported with probability P[Z >= T - i]. `WeightedSample` reports every frequency at
+        least as often, for the same guarantee.
+    Cost:
+        A table of 2R numbers, R = 0.7 (64 + log2(1 / delta)) / epsilon.
+
+    References:
+        [CGSS21] section 8.1, Algorithm 6, which has real-valued noise and a threshold that leaves half of delta unused;
+        `studies.stability_baseline` has that one.
+
+    Args:
+        epsilon: positive; see `dptally.exact.as_fraction` for how numbers are read.
+        delta: from 2^-64 to below 1.
+        values: whether values are reported with the keys.
+
+    >>> law = Stability("1", "1/1000000")
+    >>> law.threshold, float(law.reporting_probability(law.threshold))
+    (15, 0.7310585786300049)
+    """
+
+    name = "stability"
+
+    def __init__(self, epsilon: object, delta: object, values: bool = True) -> None:
+        self.epsilon = as_epsilon(epsilon)
+        self.delta = as_delta(delta)
+        self.values = bool(values)
+
+    def __repr__(self) -> str:
+        return f"Stability(epsilon={self.epsilon}, delta={self.delta}, values={self.values})"
+
+    # ---- the table ----
+
+    @cached_property
+    def table(self) -> bytes:
+        """P[D <= d] for d = 0 .. 2R-1 in units of 2^-128, as little-endian 128-bit integers."""
+        return noise_table(noise_masses(self.epsilon, self.delta))
+
+    @cached_property
+    def cumulative(self) -> tuple[int, ...]:
+        """P[D <= d] for d = 0 .. 2R, in units of 2^-128; the last one is 2^128."""
+        return (*read_entries(self.table), _WHOLE)
+
+    @cached_property
+    def threshold(self) -> int:  # type: ignore[override]  # cached
+        """T: the smallest value that is reported, the smallest that keeps delta.
+
+        Row 1 reports a key with probability P[Z >= T - 1] = P[D <= R - T + 1], and row 0 does not: this must be at most
+        delta. It is the only constraint on T, and what remains of delta at T is what a step of the table leaves over.
+        """
+        allowed = self.delta * _WHOLE
+        low, high = 1, self.reach + 1
+        while low < high:  # invariant: `high` keeps delta (R is far beyond it), all below `low` do not
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)
+        return low
+
+    # ---- the contract ----
+
+    @cached_property
+    def _certified(self) -> CertifiedShiftTable:
+        return CertifiedShiftTable(self.table, values=self.values, epsilon=self.epsilon, delta=self.delta)
+
+    @cached_property
+    def _certificate(self) -> Certificate:
+        others = self._certified.certificate
+        first = certify_bands([self._first_band()], epsilon=self.epsilon, delta=self.delta)
+        # Each mass is at most a times its neighbours, so other pairs differ by P[Z = R] only, a part of what row 1 has.
+        worst_delta, pair = first.worst_delta, first.worst_pair
+        if others.worst_delta > worst_delta:
+            higher, lower = others.worst_pair
+            worst_delta, pair = others.worst_delta, (max(1, higher - self.shift), max(1, lower - self.shift))
+        digest = hashlib.sha256(b"%d;" % self.threshold + self.table).hexdigest()
+        return replace(
+            first,
+            worst_delta=worst_delta,
+            worst_pair=pair,
+            rows_checked=others.rows_checked + 1,
+            table_sha256=digest,
+            total_delta=worst_delta,
+        )
+
+    def _first_band(self) -> Band:
+        """Row 1 as it is drawn from: the first s + 1 thresholds, beyond which nothing is reported."""
+        reported = self.table[: ENTRY_BYTES * (self.shift + 1)]
+        if self.values:
+            return Band(1, 1 + self.reach, reported, sure=False)
+        return Band(1, 1, reported[-ENTRY_BYTES:], sure=False)
+
+    def certify(self) -> Certificate:
+        """Judge the table that is drawn from, with its threshold.
+
+        Raises:
+            PrivacyViolation: with the offending pair of frequencies.
+        """
+        return self._certificate
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each frequency; 0 means not reported.
+
+        Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the
+        certified rows exactly. Each draw takes 128 random bits, for frequency 0 too.
+
+        Raises:
+            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
+        """
+        given = as_frequencies(frequencies)
+        self.certify()
+        present = given > 0
+        moved = np.ascontiguousarray((given + self.shift) * present)
+        reported = self._certified.draw(moved, bits)
+        if self.values:
+            reported += (self.threshold - 1) * (reported > 0)
+        return reported
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data."""
+        return {
+            "name": "Stability",
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "values": self.values,
+        }

@@ -1,0 +1,157 @@
+"""Laws of one kind: noise is added to a count, and what falls below a threshold is not reported."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dptally.laws.base import Estimator
+    from dptally.laws.weighted_sample import WeightedSample
+    from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "as_frequencies", "as_frequency", "read_entries"]
+
+ENTRY_BYTES = 16
+
+
+class ThresholdedNoise:
+    """A key of count w is reported with value w + Z if that is at least T, and not at all otherwise.
+
+    Z is one fixed law on -R .. R. With D = R - Z, which has a law on 0 .. 2R, and s = R - T + 1, this is the law
+    "report w + s - D if positive" with T - 1 added to the value: the form in which tables are stored and drawn from.
+
+    A subclass has a `threshold` T and gives `cumulative`; it draws and certifies in its own way.
+    """
+
+    name: str
+    epsilon: Fraction
+    delta: Fraction
+    values: bool
+    threshold: int
+    scheme = None
+    likely_drop = 0  # the count that makes a value most likely is the value itself
+    zero_is_hidden = True  # whether a count of 0 is never reported
+    judged_for_unit = False  # whether the certificate speaks of all keys of a unit, not of one
+    slack = 0  # by how much a count may exceed the whole number that bounds are given for
+
+    @property
+    def cumulative(self) -> tuple[int, ...]:
+        """P[D <= d] for d = 0 .. 2R, in units of one over the last entry."""
+        raise NotImplementedError
+
+    @property
+    def whole(self) -> int:
+        """The denominator of the law."""
+        return self.cumulative[-1]
+
+    @property
+    def reach(self) -> int:
+        """R: the largest noise."""
+        return len(self.cumulative) // 2
+
+    @property
+    def shift(self) -> int:
+        """R - T + 1: what turns this law into "report w + shift - D if positive"."""
+        return self.reach - self.threshold + 1
+
+    @property
+    def width(self) -> int:
+        """T + R: the smallest count that is always reported."""
+        return self.threshold + self.reach
+
+    @cached_property
+    def noise_law(self) -> dict[int, Fraction]:
+        """P[Z = z] for z = -R .. R."""
+        cumulative, reach = self.cumulative, self.reach
+        masses = (here - before for before, here in zip((0, *cumulative), cumulative, strict=False))
+        law = {reach - drop: Fraction(mass, self.whole) for drop, mass in enumerate(masses)}
+        return dict(sorted(law.items()))
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """The exact probability that a key of this count is reported: P[Z >= T - w]."""
+        frequency = as_frequency(true_frequency)
+        place = min(frequency + self.shift - 1, 2 * self.reach)
+        if place < 0 or (frequency == 0 and self.zero_is_hidden):
+            return Fraction(0)
+        return Fraction(self.cumulative[place], self.whole)
+
+    def first_frequency(self, probability: Fraction) -> int:
+        """The smallest count that is reported with at least this probability."""
+        return max(1, bisect_left(self.cumulative, probability * self.whole) + 1 - self.shift)
+
+    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
+        """The exact law of what is reported for a key of this count; None is "not reported". Sums to 1."""
+        frequency = as_frequency(true_frequency)
+        reported = self.reporting_probability(frequency)
+        law: dict[int | None, Fraction] = {None: 1 - reported}
+        if reported and self.values:
+            lowest = max(self.threshold, frequency - self.reach)
+            law.update(
+                (value, self.noise_law[value - frequency]) for value in range(lowest, frequency + self.reach + 1)
+            )
+        elif reported:
+            law[1] = reported
+        return law
+
+    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
+        """Weights that turn reported values into estimates of sums of a function of frequency.
+
+        The value j is most likely for frequency j, so that its weight is g(j) / P[a key of frequency j is reported].
+        Without values the weight is g(T + R), as for the smallest frequency that is certain to be reported.
+
+        Args:
+            kind: "mle", the only one these laws have.
+            of: the function g with g(0) = 0, None for the frequency itself.
+        """
+        from dptally.laws.estimators import make_estimator
+
+        if kind != "mle":
+            raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
+        # The estimator needs rows, reporting probabilities, `likely_drop` and `width`, which mean the same here.
+        return make_estimator(cast("WeightedSample", self), kind, of)
+
+    def certify(self) -> Certificate:
+        """Judge the table that is drawn from, with its threshold."""
+        raise NotImplementedError
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One draw for each count; 0 means not reported."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        raise NotImplementedError
+
+
+def as_frequency(number: int) -> int:
+    """Read one frequency."""
+    frequency = int(number)
+    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
+        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
+    return frequency
+
+
+def as_frequencies(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Read many frequencies."""
+    given = np.asarray(frequencies)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
+    if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
+        raise InvalidParameter("frequencies must be from 0 to 2^62.")
+    return np.ascontiguousarray(given, dtype=np.int64)
+
+
+def read_entries(table: bytes) -> list[int]:
+    """The little-endian 128-bit integers of a table."""
+    return [int.from_bytes(table[at : at + ENTRY_BYTES], "little") for at in range(0, len(table), ENTRY_BYTES)]

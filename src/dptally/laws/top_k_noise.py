@@ -1,0 +1,378 @@
+"""Noise for every key of a huge universe, of which the heaviest are released: the law of sparse pure releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dptally.errors import InvalidParameter
+from dptally.exact import as_count, as_epsilon, as_fraction
+from dptally.exact.powers import power_bounds
+from dptally.laws.base import LARGEST_FREQUENCY
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+from dptally.verifiers.pure import certify_clamped_noise, certify_geometric_noise, certify_hidden_difference
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction
+    from dptally.randomness import BitSource
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["LARGEST_STRICT_KEEP", "HeaviestNoise", "PrintedErrors", "least_possible_error", "printed_errors"]
+
+LARGEST_STRICT_KEEP = 300
+_LARGEST_KEEP = 1 << 30
+_LARGEST_SIZE = 1 << 256
+_LARGEST_MIXING = 64
+_PLACES = 128
+_SPLITS = 16  # ways to share beta between two events, of which the best is taken
+_BLOCKS = 1024
+_TAILS_KEPT = 1 << 16
+_USUAL_BETA = Fraction(1, 20)
+_NO_ROWS = "what a sparse release says of a key depends on all other keys; law.key_error(beta, frequency) bounds it."
+
+
+class HeaviestNoise:
+    """What a release holds for sure about a key: its noisy count, if that is among the `keep` largest of a universe.
+
+    Every one of `size` keys, whether anybody has it or not, gets a noisy count clamp(c + Z) in 0 .. bound. Released are
+    those above the (keep + 1)-th largest (above 0 if there are not so many keys), with it. Whether a key is released
+    depends on all others, so there is no row P[value | frequency] on its own; what can be said of one key is below:
+    exact for the noise, and as bounds for the selection. Bounds of what is *not* released, and of all keys at once, are
+    for data with at most `keep` distinct keys, with counts up to `bound`.
+
+    Z is two-sided geometric (`ClampedGeometric`). In strict time (`mixing` = g is given) it is `FixedBitsNoise`, the
+    rest of the draw is within a tiny distance of this law, and with probability 2^-g a random histogram is released
+    instead; bounds count both as failures.
+
+    Guarantee:
+        epsilon-differential privacy, delta = 0, for one count that changes by one: the noisy histogram of all keys has
+        it, and what is released is a function of it. `certify` has the ratio of neighbouring rows judged, and in strict
+        time also that the random histogram hides the distance.
+
+    References:
+        [BV19, section 6]; errors beside them are `printed_errors`, [BV19, Thm. 6.11], and `least_possible_error`,
+        [BV19, Thm. 7.2].
+
+    Args:
+        epsilon: of one key.
+        size: how many keys the universe has.
+        keep: how many keys are released at most.
+        bound: the largest value.
+        universe: the name of the universe.
+        mixing: g in strict time, else None.
+
+    >>> law = HeaviestNoise(1, size=2**32, keep=1000, universe="ipv4")
+    >>> law.significant_value("0.05"), law.noise_error("0.05"), law.first_frequency(Fraction(95, 100))
+    (25, 3, 26)
+    """
+
+    name = "heaviest_noise"
+    delta = Fraction(0)
+    values = True
+    scheme = None
+
+    def __init__(
+        self,
+        epsilon: object,
+        *,
+        size: int,
+        keep: int,
+        bound: int = LARGEST_FREQUENCY,
+        universe: str = "own",
+        mixing: int | None = None,
+    ) -> None:
+        self.epsilon = as_epsilon(epsilon)
+        self.size = as_count("size", size, largest=_LARGEST_SIZE)
+        self.keep = as_count("keep", keep, largest=_LARGEST_KEEP if mixing is None else LARGEST_STRICT_KEEP)
+        self.universe = universe
+        self.mixing = None if mixing is None else as_count("mixing", mixing, largest=_LARGEST_MIXING)
+        self.noise: ClampedGeometric | FixedBitsNoise = (
+            ClampedGeometric(self.epsilon, bound=bound) if mixing is None else FixedBitsNoise(self.epsilon, bound)
+        )
+        self.bound = self.noise.bound
+
+    def __repr__(self) -> str:
+        return f"HeaviestNoise(epsilon={self.epsilon}, universe={self.universe!r}, keep={self.keep})"
+
+    # ---- the contract ----
+
+    def certify(self) -> Certificate:
+        """Judge the noise that is drawn, and in strict time the distance of the draw.
+
+        Raises:
+            PrivacyViolation: if either exceeds what epsilon allows.
+        """
+        if isinstance(self.noise, ClampedGeometric):
+            ratio = self.noise.ratio * (1 << _PLACES)
+            return certify_geometric_noise(ratio.numerator, bound=self.bound, epsilon=self.epsilon)
+        certify_hidden_difference(
+            size=self.size,
+            keep=self.keep,
+            bound=self.bound,
+            mixing=self.mixing or 0,
+            scale_bits=self.scale_bits,
+            label_bits=self.label_bits,
+            epsilon=self.epsilon,
+        )
+        return certify_clamped_noise(self.noise.masses, uniform=0, bound=self.bound, epsilon=self.epsilon)
+
+    @cached_property
+    def _distance_bits(self) -> int:
+        """In strict time: a whole number b with 2^-b at most half of the distance allowed; see the judge."""
+        least = (4 * self.size * (self.bound + 1)).bit_length() * self.keep
+        return least + (self.mixing or 0) + math.ceil(3 / min(self.epsilon, Fraction(1))).bit_length() + 1
+
+    @cached_property
+    def scale_bits(self) -> int:
+        """In strict time: log2 s, how finely binomial probabilities are computed."""
+        return self._distance_bits + (self.bound * self.size * (self.keep + 2)).bit_length()
+
+    @cached_property
+    def label_bits(self) -> int:
+        """In strict time: how many coins a label takes."""
+        return self._distance_bits + ((self.keep + 1) * self.size).bit_length()
+
+    @cached_property
+    def _stray(self) -> Fraction:
+        """An upper bound of the probability that something else than this law is released: 2^-g, and the distance.
+
+        The distance is at most 2^-g q / 3, and q at most 1/8; see `certify_hidden_difference`.
+        """
+        return Fraction(0) if self.mixing is None else Fraction(25, 24 << self.mixing)
+
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        return {
+            "name": "HeaviestNoise",
+            "epsilon": str(self.epsilon),
+            "universe": self.universe,
+            "size": str(self.size),
+            "keep": self.keep,
+            "bound": self.bound,
+            "mixing": self.mixing,
+        }
+
+    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
+        """Weights that turn values into estimates of sums of a function of frequency: g(value), from `real_from` on.
+
+        Smaller values count 0, as most of them are those of keys that nobody has.
+
+        Args:
+            kind: "mle", the only one this law has.
+            of: the function g with g(0) = 0, None for the frequency itself.
+        """
+        from dptally.laws.tables.significant_values import SignificantValues
+
+        if kind != "mle":
+            raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
+        return SignificantValues(self.real_from, of)
+
+    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
+        """Refused: a key's value depends on the other keys."""
+        raise InvalidParameter(_NO_ROWS)
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """Refused: keys are drawn together, by `dptally.mechanisms.sparse_histogram`."""
+        raise InvalidParameter(_NO_ROWS)
+
+    @cached_property
+    def real_from(self) -> int:
+        """`significant_value` at 5 %: all released keys from this value on are real, with probability 95 %."""
+        return self.significant_value(_USUAL_BETA)
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """A lower bound of the probability that a key of this frequency is released; see `missing_probability`."""
+        return 1 - self.missing_probability(true_frequency)
+
+    def first_frequency(self, probability: Fraction) -> int | None:
+        """The smallest frequency with at least this `reporting_probability`; None if there is none up to the bound."""
+        if probability <= 0:
+            return 0
+        found = self.reported_from(1 - probability) if probability < 1 else self.bound + 1
+        return found if found <= self.bound else None
+
+    # ---- what to expect ----
+
+    def chance_of_reaching(self, value: int) -> Fraction:
+        """An upper bound, within 2^-120, of P[a key that nobody has gets this value or more], for all of them at once.
+
+        It is 1 - (1 - G(value))^m for m keys that nobody has, G the upper tail of the noise; m is at most |X|.
+        """
+        return min(Fraction(1), self._reached(value) + self._stray)
+
+    def _reached(self, value: int) -> Fraction:
+        if value <= 0:
+            return Fraction(1)
+        if value > self.bound:
+            return Fraction(0)
+        places = _PLACES + self.size.bit_length()
+        one = 1 << places
+        _, tail = self.noise.tail_bounds(value, places)
+        none, _ = power_bounds(Fraction(one - min(tail, one), one), self.size, _PLACES)
+        return 1 - Fraction(none, 1 << _PLACES)
+
+    def significant_value(self, beta: object) -> int:
+        """The smallest value that, with probability at least 1 - beta, no key that nobody has reaches.
+
+        Whoever drops all rows below it keeps real keys only, but for beta. The value does not depend on the data, so
+        that dropping costs nothing. It is bound + 1 if no value is large enough.
+        """
+        limit = _beta(beta)
+        return _first(lambda value: self.chance_of_reaching(value) <= limit, self.bound + 1)
+
+    def noise_error(self, beta: object) -> int:
+        """The smallest a with P[|noisy count - count| > a] <= beta for one key: P[|Z| > a] = 2 r^(a+1) / (1 + r)."""
+        limit = _beta(beta)
+        return _first(lambda error: self._noise_beyond(error) <= limit, self.bound + 1)
+
+    def missing_probability(self, true_frequency: int) -> Fraction:
+        """An upper bound of the probability that a key of this frequency is not released.
+
+        For at most `keep` distinct keys in the data. A key is left out only if keep + 1 noisy counts (its own among
+        them, perhaps) are at least its own, so that a key nobody has reaches it: with R(v) = `chance_of_reaching` the
+        bound is the expectation of R(noisy count). R decreases, so it is summed over blocks at the value of R at their
+        lower ends; blocks are single values unless epsilon is below about 0.05.
+        """
+        ends, chances = self._blocks
+        # P[block] R(lower end), summed by parts: then every factor has its bound in the right direction. All numbers
+        # are multiples of 2^-128, so whole numbers do.
+        one, total = 1 << _PLACES, 0
+        for end, here, following in zip(ends[1:], chances, chances[1:], strict=False):
+            reached = self._at_least(end - true_frequency) if end <= self.bound else 0
+            total += (one - reached) * max(0, here - following)
+        return min(Fraction(1), Fraction(total + (chances[-1] << _PLACES), 1 << 2 * _PLACES) + self._stray)
+
+    @cached_property
+    def _blocks(self) -> tuple[list[int], list[int]]:
+        """Lower ends of blocks of values, from 0, and a bound of `chance_of_reaching` at each, in units of 2^-128."""
+        tiny = Fraction(1, 1 << 64)
+        lowest = _first(lambda value: self._reached(value) < 1 - tiny, self.bound + 1)
+        highest = _first(lambda value: self._reached(value) < tiny, self.bound + 1)
+        step = -(-(highest - lowest + 1) // _BLOCKS)
+        ends = [0, *range(lowest, highest + step, step)]
+        return ends, [int(self._reached(end) * (1 << _PLACES)) for end in ends]
+
+    def reported_from(self, beta: object) -> int:
+        """The smallest frequency whose key is released with probability at least 1 - beta; see above for when."""
+        limit = _beta(beta)
+        return _first(lambda frequency: self.missing_probability(frequency) <= limit, self.bound + 1)
+
+    def key_error(self, beta: object, true_frequency: int) -> int | None:
+        """The error of one key of this frequency, with probability at least 1 - beta; 0 is what is not released.
+
+        Returns:
+            The smallest a with P[|Z| > a] + P[not released] <= beta, or None if the second alone is too large.
+        """
+        left = _beta(beta) - self.missing_probability(true_frequency)
+        return self.noise_error(left) if left > 0 else None
+
+    def simultaneous_error(self, beta: object) -> int:
+        """An error that, with probability at least 1 - beta, no key of the universe exceeds.
+
+        For at most `keep` distinct keys in the data, with counts up to `bound`. If no key that nobody has exceeds e,
+        and no noise on a key in the data exceeds a either way, then released keys are within max(a, e), and a key left
+        out has c - a <= noisy count <= e, so that c <= a + e. Both hold but for [1 - (1 - G(e + 1))^|X|] + [1 - (1 - 2
+        G(a + 1))^keep]. The best of 15 ways to share beta between the two is taken. [BV19, Thm. 6.2] has a = e.
+        """
+        limit = _beta(beta)
+        best = self.bound
+        for part in range(1, _SPLITS):
+            share = limit * part / _SPLITS
+            others = self.significant_value(share) - 1
+            rest = limit - share
+            own = _first(lambda error, rest=rest: self._any_noise_beyond(error) <= rest, self.bound + 1)  # type: ignore[misc]
+            best = min(best, others + own)
+        return best
+
+    def _noise_beyond(self, error: int) -> Fraction:
+        """An upper bound of P[|Z| > error]."""
+        return Fraction(2 * self.noise.tail_bounds(error + 1, _PLACES)[1], 1 << _PLACES) + self._stray
+
+    def _any_noise_beyond(self, error: int) -> Fraction:
+        """An upper bound of the probability that the noise of one of `keep` keys is larger than this."""
+        within = max(Fraction(0), 1 - self._noise_beyond(error) + self._stray)
+        return 1 - Fraction(power_bounds(within, self.keep, _PLACES)[0], 1 << _PLACES) + self._stray
+
+    def _at_least(self, noise: int) -> int:
+        """A lower bound of P[Z >= noise], in units of 2^-128."""
+        found = self._tails.get(noise)
+        if found is None:
+            if noise >= 0:
+                found = self.noise.tail_bounds(noise, _PLACES)[0]
+            else:
+                found = (1 << _PLACES) - self.noise.tail_bounds(1 - noise, _PLACES)[1]
+            if len(self._tails) < _TAILS_KEPT:
+                self._tails[noise] = found
+        return found
+
+    @cached_property
+    def _tails(self) -> dict[int, int]:
+        """What `_at_least` has found already: rows of different frequencies need the same numbers."""
+        return {}
+
+
+def _beta(beta: object) -> Fraction:
+    number = as_fraction("beta", beta)
+    if not 0 < number < 1:
+        raise InvalidParameter(f"beta must be above 0 and below 1, got {beta}.")
+    return number
+
+
+def _first(holds: Callable[[int], bool], last: int) -> int:
+    """The smallest whole number from 0 to `last` for which something holds that then goes on holding; else `last`."""
+    reach = 1
+    while reach < last and not holds(reach):
+        reach *= 2
+    low, high = 0, min(reach, last)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+@dataclass(frozen=True)
+class PrintedErrors:
+    """Errors of PureSparseHistogram with geometric noise as [BV19, Thm. 6.11] states them, for replacing one row.
+
+    Attributes:
+        key_error: of one key, with probability 1 - beta, if its count is above `from_count`.
+        from_count: see there.
+        simultaneous_error: of all keys at once.
+    """
+
+    key_error: int
+    from_count: int
+    simultaneous_error: int
+
+
+def printed_errors(epsilon: object, size: int, beta: object) -> PrintedErrors:
+    """The bounds of [BV19, Thm. 6.11] for a universe of this size, with beta_0 = beta.
+
+    >>> printed_errors(1, 2**64, "0.05")
+    PrintedErrors(key_error=20, from_count=440, simultaneous_error=434)
+    """
+    scale = 9 / (2 * float(as_epsilon(epsilon)))
+    rest = -math.log(float(_beta(beta)))
+    return PrintedErrors(
+        math.ceil(scale * (math.log(4) + rest)),
+        2 * math.ceil(scale * (math.log(4) + math.log(size) + rest)),
+        2 * math.ceil(scale * (math.log(2) + math.log(size) + rest)),
+    )
+
+
+def least_possible_error(epsilon: object, size: int, keep: int, beta: object) -> float:
+    """No pure release of at most `keep` keys has a smaller error for every key with probability 1 - beta, beta <= 1/2.
+
+    [BV19, Thm. 7.2] with delta = 0 and data enough: (1/2) (ln(size / (16 beta keep)) / (2 epsilon) - 1). Its argument
+    puts floor(2a) rows of one key into a data set, as many steps for adding as for replacing.
+    """
+    logarithm = math.log(size) - math.log(16 * float(_beta(beta)) * keep)
+    return max(0.0, (logarithm / (2 * float(as_epsilon(epsilon))) - 1) / 2)

@@ -1,0 +1,244 @@
+"""From a source to quantiles: a released tree of counts, or one quantile by an interactive search."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
+from dptally.ledger.paying import Paid, paying
+from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
+from dptally.privacy.guarantee import Guarantee
+from dptally.progress import Progress, progress_reporter
+from dptally.randomness import BitSource, read_bits
+from dptally.releases.range_release import RangeRelease
+from dptally.summaries.binned_values import check_values, count_bins, is_whole
+from dptally.universes.grids import Grid, Outside, make_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dptally.ledger.paying import AnyLedger
+    from dptally.sources import Rows
+
+__all__ = ["find_quantile", "publish_quantiles"]
+
+Mechanism = Literal["sample_and_threshold", "weighted_sample", "dense"]
+
+
+def publish_quantiles(
+    source: Any,
+    *,
+    value: str | None = None,
+    low: object,
+    high: object,
+    unit: str | None = None,
+    epsilon: float | str | Fraction,
+    delta: float | str | Fraction | None = None,
+    resolution: int | None = None,
+    branching: int = 4,
+    mechanism: Mechanism = "sample_and_threshold",
+    rate: object = None,
+    outside: Outside = "clamp",
+    count: str | None = None,
+    format: str | None = None,  # noqa: A002 - the word users expect
+    memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
+    randomness: BitSource | None = None,
+    progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    types: Mapping[str, str] | None = None,
+) -> RangeRelease:
+    """Publish a tree of counts over a public interval, which answers quantiles, ranges and shares.
+
+    Every unit has one value: a unit whose rows fall into several bins counts in one of them, chosen uniformly.
+    Missing values, NaN, and text that is no value are left out.
+
+    The declared type of the column decides what the bins hold, not how `low` and `high` are written, and never a value:
+    whole numbers in a column of integers (in Parquet, a data frame, an array or a database); numbers with decimals in a
+    column of floats or decimals, and wherever no type is declared, as in CSV, JSON lines, lists and mappings.
+
+    Args:
+        source: anything `dptally.publish` reads; a mapping gives each value its count, an iterable holds values.
+        value: the column of numbers, dates or times. Not needed for a mapping or an iterable.
+        low: smallest value: int, float, date or datetime. Public: fixed without looking at the data. Dates ask for
+            whole days, of a column of times, too.
+        high: largest value, included; public.
+        unit: whose privacy: a column, or None when every row is a unit of its own.
+        epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
+        delta: as in `dptally.publish`; None or 0 for the mechanism "dense".
+        resolution: how many bins, rounded up to a power of `branching`; None for 1024. Whole numbers and dates have no
+            more bins than values.
+        branching: children of a node. More of them make fewer levels, but more nodes in a range.
+        mechanism: "sample_and_threshold"; "weighted_sample", smaller errors where all data is at hand; "dense", pure
+            differential privacy, every node has a value.
+        rate: of "sample_and_threshold"; None for the one that hides least. A larger one makes sampling errors smaller
+            and hides more.
+        outside: whether values outside of the interval count in the first and last bin ("clamp") or not ("drop").
+        count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
+        format: "csv", "tsv", "jsonl" or "parquet", where the file name does not tell.
+        memory_limit: for the counting engine, such as "2GB".
+        ledger: as in `dptally.publish`.
+        randomness: None for secret bits of the operating system; seeded bits are repeatable and not private.
+        progress: True or False; None shows it when attached to a terminal; or a function of stage and fraction.
+        table: of a database, as in `dptally.publish`.
+        query: of a database, instead of a table.
+        types: as in `dptally.publish`.
+
+    Returns:
+        RangeRelease: what may be shown to anyone.
+
+    Raises:
+        InvalidParameter: a request that cannot be met.
+        InvalidSource: data that cannot be read as asked.
+        PrivacyViolation: a law that does not pass the judge; nothing has been drawn.
+
+    >>> release = publish_quantiles(range(1000), low=0, high=999, epsilon=1, mechanism="dense")
+    >>> found = release.quantile(0.5)
+    >>> found.lower < 500 < found.upper
+    True
+    """
+    bits = read_bits(randomness)
+    cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
+    make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
+    chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
+    failing = paying(ledger, chosen.spends, bits, unit=unit)
+    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
+    grid = cut(whole=is_whole(rows.key_types[0]))
+    check_values(rows, grid)
+    if grid.levels != chosen.levels:
+        chosen = make(levels=grid.levels)
+    with paying(ledger, chosen.spends, bits, unit=unit) as paid:
+        values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
+        guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
+        return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
+
+
+def find_quantile(
+    source: Any,
+    q: object,
+    *,
+    value: str | None = None,
+    low: object,
+    high: object,
+    unit: str | None = None,
+    epsilon: float | str | Fraction,
+    delta: float | str | Fraction | None = None,
+    resolution: int | None = None,
+    mechanism: Mechanism = "sample_and_threshold",
+    rate: object = None,
+    outside: Outside = "clamp",
+    rounds: int | None = None,
+    confidence: object = 0.95,
+    count: str | None = None,
+    format: str | None = None,  # noqa: A002
+    memory_limit: str | None = None,
+    ledger: AnyLedger | None = None,
+    randomness: BitSource | None = None,
+    progress: bool | Progress | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    types: Mapping[str, str] | None = None,
+) -> QuantileAnswer:
+    """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
+
+    There are at most log2(resolution) rounds, and the budget is shared between them. The source is read once; each
+    round draws with coins of its own. See `dptally.laws.quantile_search.QuantileRounds` for rounds over devices.
+
+    Args:
+        source: as in `publish_quantiles`.
+        q: from 0 to 1.
+        value: as in `publish_quantiles`, like all that follow.
+        low: public.
+        high: public.
+        unit: whose privacy.
+        epsilon: for all rounds together.
+        delta: for all rounds together.
+        resolution: how many bins, rounded up to a power of two.
+        mechanism: of each count.
+        rate: of "sample_and_threshold".
+        outside: what becomes of other values.
+        rounds: how many at most; None for log2(resolution). More of them can narrow bounds, at less budget each.
+        confidence: of the bounds.
+        count: a column of counts.
+        format: of files.
+        memory_limit: for the counting engine.
+        ledger: as in `dptally.publish`; all rounds are paid for at once.
+        randomness: None for secret bits.
+        progress: shown or not.
+        table: of a database.
+        query: of a database, instead of a table.
+        types: as in `dptally.publish`.
+    """
+    bits = read_bits(randomness)
+    cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
+    make = partial(
+        QuantileRounds,
+        q=q,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        rate=rate,
+        confidence=confidence,
+        rounds=rounds,
+    )
+    search = make(cut())  # whatever the column is: a bad request is refused before anything is opened
+    failing = paying(ledger, search.spends, bits, unit=unit)
+    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
+    grid = cut(whole=is_whole(rows.key_types[0]))
+    check_values(rows, grid)
+    if grid != search.grid:
+        search = make(grid)
+    with paying(ledger, search.spends, bits, unit=unit) as paid:
+        below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
+        step = search.start()
+        while not isinstance(step, QuantileAnswer):
+            cells = np.array([below[step.split], below[-1] - below[step.split]], dtype=np.int64)
+            reported = draw_counts(search.law, cells, paid.bits)
+            step = search.receive((int(reported[0]), int(reported[1])))
+        found = step.drawn_for(unit, private=bits.private)
+        return replace(found, guarantee=paid.sign(found.guarantee))
+
+
+def _open(
+    failing: AbstractContextManager[Paid],
+    source: Any,
+    value: str | None,
+    unit: str | None,
+    count: str | None,
+    format_name: str | None,
+    **place: Any,
+) -> Rows:
+    """Open the source before anything is paid, since the type of its column decides about the grid.
+
+    Where columns are not declared, opening is reading, and a failure is paid for like a release: with `failing`.
+    """
+    from dptally.sources import open_rows
+    from dptally.sources.declared import check_request_for
+
+    if value is not None and not isinstance(value, str):
+        raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
+    request = {"key": value, "unit": unit, "count": count, "nulls": "drop", "format": format_name, **place}
+    if check_request_for(source, **request):
+        return open_rows(source, **request)
+    try:
+        return open_rows(source, **request)
+    except BaseException:
+        with failing:
+            raise
+
+
+def _count(
+    rows: Rows, grid: Grid, bits: BitSource, memory_limit: str | None, progress: bool | Progress | None
+) -> NDArray[np.int64]:
+    with progress_reporter(progress) as report:
+        return count_bins(rows, grid, bits=bits, memory_limit=memory_limit, progress=report)

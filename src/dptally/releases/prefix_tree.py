@@ -1,0 +1,261 @@
+"""A released tree of prefixes with counts. Public: it holds nothing that is not in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dptally.errors import InvalidParameter
+from dptally.estimates.frequencies import estimate_frequencies, estimate_together
+from dptally.labels import key_label
+from dptally.universes.prefixes import ENDED, OPEN, ROOT
+from dptally.verifiers.guarantees import verify_prefix_tree
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+    from dptally.laws.prefix_plans import TriePlan
+    from dptally.privacy.guarantee import Guarantee
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["Node", "PrefixTree"]
+
+_LONGEST_LABEL = 60
+_LINES = 200
+
+
+class Node(NamedTuple):
+    """A reported node: its level, its name (see `dptally.universes.prefixes`), and how many votes were kept."""
+
+    level: int
+    name: str
+    value: int
+
+
+class PrefixTree:
+    """Prefixes with counts. Made by `TrieRounds`, `TrieHeavyHitters` or `load_tree`.
+
+    A node stands for all units whose value begins with its prefix and goes on after it, or, where the value is `whole`,
+    for all units with exactly this value. Frequencies of different levels come from different samples, so children need
+    not add up to their parent.
+
+    In a tree of a single round only whole values were drawn (and prefixes of the last length, for longer values). The
+    levels above hold the sum of what was reported below them: their values are at most what a draw would have shown,
+    and they have no bounds.
+
+    Args:
+        plan: what was fixed before.
+        reported: nodes that reached the threshold.
+        guarantee: what is promised.
+    """
+
+    def __init__(self, plan: TriePlan, reported: Iterable[Node], guarantee: Guarantee) -> None:
+        self.plan = plan
+        self.guarantee = guarantee
+        drawn = list(reported)
+        if plan.single_round:
+            drawn = [Node(self._level(node.name), node.name, node.value) for node in drawn]
+        self.reported = tuple(sorted(drawn))
+        added: dict[tuple[int, str], int] = {}
+        if plan.single_round:
+            for node in self.reported:
+                for level in range(1, node.level):
+                    place = level, plan.domain.above(node.name, plan.lengths[level - 1])
+                    added[place] = added.get(place, 0) + node.value
+        self._added = tuple(sorted(Node(*place, value) for place, value in added.items()))
+
+    def _level(self, name: str) -> int:
+        length = (len(name) - 1) // self.plan.domain.symbol
+        return next(level for level, longest in enumerate(self.plan.lengths, 1) if length <= longest)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The judge's finding on all rounds together."""
+        return self.plan.law.certificate
+
+    def __len__(self) -> int:
+        """How many nodes there are."""
+        return len(self.reported) + len(self._added)
+
+    def __repr__(self) -> str:
+        promise = (
+            f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
+            if self.guarantee.private
+            else "NOT PRIVATE (seeded)"
+        )
+        return f"<PrefixTree of {len(self)} nodes, {len(self.plan.lengths)} levels: {promise}>"
+
+    # ---- tables ----
+
+    def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
+        """As `table`, with the column `node`: the exact name of each node."""
+        return self._arrow(confidence, together=False)
+
+    def _arrow(self, confidence: object, *, together: bool) -> pa.Table:
+        """All nodes, with bounds for each on its own, or for all that were drawn together.
+
+        For the latter: whether a node's children are asked for depends on whether it was reported, not on its value, so
+        given which nodes were reported their values are independent, as `estimate_together` needs it.
+        """
+        import pyarrow as pa
+
+        nodes = [*self.reported, *self._added]
+        estimate = estimate_together if together else estimate_frequencies
+        drawn = estimate(
+            self.plan.observation_model,
+            np.array([node.value for node in self.reported], dtype=np.int64),
+            confidence,
+        )
+        if drawn.estimate is None or drawn.upper is None:
+            raise InvalidParameter("the law of the tree has no estimates.")
+        likely = self.plan.observation_model.most_likely
+        unknown = [None] * len(self._added)
+        columns: dict[str, pa.Array] = {
+            "node": pa.array([node.name for node in nodes], type=pa.string()),
+            "prefix": pa.array([self.plan.domain.label(node.name) for node in nodes], type=pa.string()),
+            "level": pa.array([node.level for node in nodes], type=pa.int64()),
+            "whole": pa.array([node.name[-1] == ENDED for node in nodes], type=pa.bool_()),
+            "value": pa.array([node.value for node in nodes], type=pa.int64()),
+            "estimate": pa.array(
+                [*drawn.estimate.tolist(), *(likely(node.value) for node in self._added)], type=pa.int64()
+            ),
+            "lower": pa.array([*drawn.lower.tolist(), *unknown], type=pa.int64()),
+            "upper": pa.array([*drawn.upper.tolist(), *unknown], type=pa.int64()),
+        }
+        return pa.table(columns).sort_by([("level", "ascending"), ("node", "ascending")])
+
+    def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
+        """All nodes, by level and then by prefix.
+
+        Args:
+            confidence: of each node's bounds, among reported nodes; see `dptally.estimates.frequencies`.
+
+        Returns:
+            polars.DataFrame: `prefix`, as text (a whole value of the domain "bits" as a number); `level`; `whole`,
+            whether the value ends here; `value`, the kept votes; `estimate`, value / rate; `lower` and `upper`, null
+            where the value was added up.
+        """
+        return self._nodes(confidence).drop("node")
+
+    def _nodes(self, confidence: object, *, together: bool = False) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.DataFrame(pl.from_arrow(self._arrow(confidence, together=together)))
+
+    def leaves(self, *, confidence: object = 0.95, together: bool = False) -> pl.DataFrame:
+        """The nodes without a reported child, as in `table`: whole values, and prefixes where the trail ends.
+
+        Args:
+            confidence: of each node's bounds; with `together`, of the bounds of all nodes at once.
+            together: whether bounds hold for all nodes at once, as they must where rows are sorted or chosen by value.
+        """
+        import polars as pl
+
+        parents = [place for place, below in self._children.items() if below]
+        inner = pl.DataFrame(
+            {"level": [place[0] for place in parents], "node": [place[1] for place in parents]},
+            schema={"level": pl.Int64, "node": pl.String},
+        )
+        nodes = self._nodes(confidence, together=together)
+        return nodes.join(inner, on=["level", "node"], how="anti", maintain_order="left").drop("node")
+
+    def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
+        """The n most frequent whole values, and prefixes of the last length, with bounds that hold after selection.
+
+        With probability `confidence` the bounds of all nodes contain the true counts at once. Estimates at the top are
+        more often too high than too low. Ties in the order of `table`.
+        """
+        if n < 0:
+            raise InvalidParameter(f"n must not be negative, got {n}.")
+        import polars as pl
+
+        found = self._nodes(confidence, together=True).filter(
+            pl.col("whole") | (pl.col("level") == len(self.plan.lengths))
+        )
+        return found.sort("value", descending=True, maintain_order=True).head(n).drop("node")
+
+    def frequencies(self) -> dict[str | bytes | int, int]:
+        """The estimated frequency of every whole value: text (or bytes that are no text), numbers for "bits"."""
+        likely = self.plan.observation_model.most_likely
+        return {
+            self.plan.domain.value(node.name): likely(node.value) for node in self.reported if node.name[-1] == ENDED
+        }
+
+    # ---- text ----
+
+    @cached_property
+    def _children(self) -> dict[tuple[int, str], list[Node]]:
+        """Nodes below each place, a place being level and name; the root is (0, "*")."""
+        found: dict[tuple[int, str], list[Node]] = {}
+        for node in sorted([*self.reported, *self._added], key=lambda node: (node.name[:-1], node.name[-1] == OPEN)):
+            length = self.plan.lengths[node.level - 2] if node.level > 1 else 0
+            above = self.plan.domain.above(node.name, length) if node.level > 1 else ROOT
+            found.setdefault((node.level - 1, above), []).append(node)
+        return found
+
+    def children(self, place: tuple[int, str] = (0, ROOT)) -> tuple[Node, ...]:
+        """The nodes right below a place: level and name of a node, or (0, "*") for the root."""
+        return tuple(self._children.get(place, ()))
+
+    def value_at(self, place: tuple[int, str]) -> int:
+        """The value of a node, 0 for the root or where nothing was reported."""
+        return self._values.get(place, 0)
+
+    @cached_property
+    def _values(self) -> dict[tuple[int, str], int]:
+        return {(node.level, node.name): node.value for node in (*self.reported, *self._added)}
+
+    def lines(self, place: tuple[int, str] = (0, ROOT), *, indent: str = "") -> Iterator[str]:
+        """The tree below a place, line by line: prefix (with … where values go on) and estimated frequency."""
+        below = self.children(place)
+        for node in below:
+            last = node is below[-1]
+            label = key_label(self.plan.domain.label(node.name), longest=_LONGEST_LABEL) or "(empty)"
+            more = "" if node.name[-1] == ENDED else "…"
+            estimate = self.plan.observation_model.most_likely(node.value)
+            yield f"{indent}{'└─' if last else '├─'} {label}{more}  {estimate:,}"
+            if node.name[-1] == OPEN:
+                yield from self.lines((node.level, node.name), indent=indent + ("   " if last else "│  "))
+
+    def __str__(self) -> str:
+        from itertools import islice
+
+        shown = list(islice(self.lines(), _LINES))
+        rest = len(self) - len(shown)
+        title = f"{len(self):,} {'prefix' if len(self) == 1 else 'prefixes'}, with estimated frequencies"
+        return "\n".join([title, *shown, *([f"… and {rest:,} more"] if rest else [])])
+
+    # ---- trust ----
+
+    def verify(self) -> Certificate:
+        """Verify the law again for all rounds, and compare certificate and guarantee with what was found.
+
+        Raises:
+            PrivacyViolation: if the law does not keep the guarantee, or the guarantee is not one of such a tree.
+        """
+        found = self.plan.verify()
+        verify_prefix_tree(self.guarantee, found)
+        return found
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write one Parquet file that other tools can open; complete or not there at all."""
+        from dptally.releases.prefix_tree_file import save_tree
+
+        save_tree(self, Path(path), overwrite=overwrite)
+
+    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
+        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
+        from dptally.report import write
+
+        write(self, path, overwrite=overwrite, **options)
+
+    def describe(self) -> dict[str, Any]:
+        """What is promised and how it was checked, as plain data for JSON."""
+        from dptally.releases.prefix_tree_file import metadata
+
+        return {**metadata(self), "nodes": len(self), "guarantee_text": str(self.guarantee)}

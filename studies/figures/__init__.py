@@ -1,0 +1,1 @@
+"""Figures of papers, recomputed from exact expressions: ``python -m studies.figures weighted_sampling``."""
