@@ -26,7 +26,7 @@ from dptally.laws.prefix_plans import plan_trie
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
 from studies.figures.charts import check_extra
@@ -181,7 +181,7 @@ def _dense() -> list[Panel]:
 
 
 def _sparse() -> list[Panel]:
-    laws = {f"2^{bits} keys": HeaviestNoise(_EPSILON, size=1 << bits, keep=1000) for bits in (16, 32, 64)}
+    laws = {f"2^{bits} keys": TopKNoise(_EPSILON, size=1 << bits, keep=1000) for bits in (16, 32, 64)}
     curves = {name: _chances(law, 70) for name, law in laws.items()}
     empty = {
         name: [(value, float(law.chance_of_reaching(value))) for value in range(1, 71)] for name, law in laws.items()

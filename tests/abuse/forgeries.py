@@ -18,6 +18,7 @@ import pyarrow as pa
 
 import dptally
 from dptally.heavy_hitters import publish_tree
+from dptally.laws.base import Law
 from dptally.mechanisms.compact_histogram import CompactHistogram
 from dptally.privacy.guarantee import Guarantee, Record
 from dptally.randomness import SeededBits
@@ -181,8 +182,9 @@ def _scheme(release: Any) -> Any:
 
 
 def release_law(release: Any) -> str:
-    """The name of the law of a release."""
-    return type(getattr(release, "law", None)).__name__
+    """The name of the law of a release, as files hold it."""
+    law = getattr(release, "law", None)
+    return str(law.facts()["name"]) if isinstance(law, Law) else type(law).__name__
 
 
 # ---- one release of every kind ----

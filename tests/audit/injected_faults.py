@@ -315,7 +315,7 @@ _EXAMINED = (
     (exact_sketches, "PureMisraGries"),
     (exact_sketches, "SummedNoise"),
     (exact_pure, "DyadicGeometric"),
-    (exact_pure, "HeaviestNoise"),
+    (exact_pure, "TopKNoise"),
     (exact_rounds, "choose_round_law"),
     (exact_rounds, "make_tree_law"),
 )

@@ -9,7 +9,7 @@ import pytest
 import dptally
 from dptally.errors import PrivacyViolation
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.pure_misra_gries import PureMisraGries
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
@@ -68,7 +68,7 @@ def test_releases_are_drawn_with_noise_for_all_elements() -> None:
         sketch.update([1, 2, 3])
         release = sketch.publish(1, universe="integers:0..999", elements_per_unit=elements, shortfall=None)
         assert release.guarantee.elements_per_unit == elements
-        assert isinstance(release.law, HeaviestNoise) and isinstance(release.law.noise, ClampedGeometric)
+        assert isinstance(release.law, TopKNoise) and isinstance(release.law.noise, ClampedGeometric)
         noises.append(release.law.noise.ratio)
     few, many = (1 / ratio - 1 for ratio in noises)
     assert many < few / 4

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.tables.optimal_histogram import build_table, first_tail, value_thresholds
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.verifiers.tables import certify_rows, certify_shift_table, certify_value_table
@@ -150,9 +150,9 @@ def test_values_of_algorithm_4_are_further_off() -> None:
 def test_laws_of_older_releases_are_read_as_they_were() -> None:
     """A release file that does not say how values are grouped was made when they were grouped from 0 on."""
     facts = WeightedSample("1", "1e-6").facts()
-    assert read_law(facts).facts() == facts
+    assert law_from_facts(facts).facts() == facts
     del facts["centred"]
-    older = read_law(facts)
+    older = law_from_facts(facts)
     assert isinstance(older, WeightedSample) and not older.centred
 
 

@@ -16,7 +16,7 @@ from dptally.laws.reporting_curves import reporting_curves, useful_frequencies
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.planning import Plan, plan, planned_laws
@@ -239,7 +239,7 @@ def test_a_tree_finds_what_all_its_levels_find() -> None:
 
 def test_sparse_bounds_in_whole_numbers_are_those_in_fractions() -> None:
     """`missing_probability` equals the sum by parts written in fractions."""
-    law = HeaviestNoise("0.7", size=2**20, keep=100)
+    law = TopKNoise("0.7", size=2**20, keep=100)
     ends, chances = law._blocks
     for frequency in (0, 5, 17, 40):
         total = Fraction(chances[-1], 2**128)

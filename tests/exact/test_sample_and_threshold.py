@@ -27,7 +27,7 @@ from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.exact.binomial import binomial_at_least
 from dptally.laws.base import Estimator, ObservationModel
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
 from dptally.randomness import SeededBits
@@ -350,7 +350,7 @@ def test_contract_and_estimators() -> None:
         assert weigh.bias(k) == mean - k
         assert scaled.bias(k) <= 0
     assert abs(scaled.bias(119)) < Fraction(1, 1000)
-    again = read_law(law.facts())
+    again = law_from_facts(law.facts())
     assert isinstance(again, SampleAndThreshold)
     assert (again.rate, again.threshold, again.epsilon) == (law.rate, law.threshold, law.epsilon)
     assert again.certify() == law.certify()

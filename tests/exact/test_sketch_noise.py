@@ -11,7 +11,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table, two_sided_masses
@@ -282,7 +282,7 @@ def test_summed_noise_beyond_epsilon_is_refused() -> None:
 @pytest.mark.parametrize("law", [SharedNoise(1, "1e-6", 10, standard=True, elements=2), SummedNoise(1, "1e-6", 7)])
 def test_laws_can_be_read_from_their_facts(law: SharedNoise | SummedNoise) -> None:
     """A law is the same after its facts were written and read."""
-    again = read_law(law.facts())
+    again = law_from_facts(law.facts())
     assert again.facts() == law.facts()
     assert again.certify() == law.certify()
 

@@ -16,7 +16,7 @@ from dptally.estimates.frequencies import bound_heaviest
 from dptally.exact import exp_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import (
     StrictSparseHistogram,
@@ -198,7 +198,7 @@ def test_the_error_of_one_key_holds_for_whole_releases(beta: str) -> None:
 def test_the_judge_finds_the_largest_ratio_of_all_rows(bound: int, mixing: int | None) -> None:
     """The certificate's ratio is the largest of all neighbouring rows and values, from rows written out."""
     if mixing is None:
-        law = HeaviestNoise("1/2", size=9, keep=2, bound=bound)
+        law = TopKNoise("1/2", size=9, keep=2, bound=bound)
         rows = [simple_row(law.noise.ratio, bound, count) for count in range(bound + 1)]  # type: ignore[union-attr]
     else:
         mechanism = StrictSparseHistogram("1/2", universe=IntegerRange(0, 8), keep=2, bound=bound, mixing=mixing)

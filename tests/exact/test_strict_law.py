@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dptally.errors import PrivacyViolation
 from dptally.exact import exp_bounds
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram, approximate_binomial
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange
@@ -293,7 +293,7 @@ def test_the_verifier_decides_by_what_the_random_histogram_hides(
 ) -> None:
     """It accepts if, and only if, 3 d <= min(epsilon, 1) 2^-g q; then Lemma 3.2 asks for no more weight than 2^-g."""
     allowed = Fraction(epsilon)
-    law = HeaviestNoise(allowed, size=size, keep=keep, bound=bound, mixing=mixing)
+    law = TopKNoise(allowed, size=size, keep=keep, bound=bound, mixing=mixing)
     least = Fraction(1, (4 * size * (bound + 1)) ** keep)
     verdicts = set()
     for fewer, other in product(range(-1, 8), repeat=2):

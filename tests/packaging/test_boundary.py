@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dptally
+from dptally.laws.registry import LAWS
 from tests.packaging.imports import DYNAMIC, import_graph, reached, sources
 
 PACKAGE = Path(dptally.__file__).parent
@@ -65,6 +66,7 @@ SIDES = {
 OPEN = {PUBLIC, BOTH}
 # Arrows that cross all the same. A new one fails, and one that is gone fails until it is taken off this list.
 KNOWN = {
+    ("laws.registry", DYNAMIC): "laws by the names in files; test_laws_are_imported_from_laws",
     ("planning.populations", "sources"): "plan(example=...) counts a public example; nothing private is read",
     ("planning.populations", "summaries"): "the same",
     ("planning.populations", "summaries.frequencies"): "the same: as publish counts",
@@ -114,6 +116,11 @@ def test_the_public_side_does_not_reach_private_data(texts: dict[str, str]) -> N
         graph[name].discard(other)
     ways = {name: {other for other in reached(graph, name) if side(other) not in OPEN} for name in graph}
     assert not {name: found for name, found in ways.items() if found and side(name) in OPEN}
+
+
+def test_laws_are_imported_from_laws() -> None:
+    """Every law that a file may name is a module of the folder of laws."""
+    assert all(path.startswith("dptally.laws.") for path in LAWS.values())
 
 
 def test_nothing_that_publishes_needs_audits_or_the_command_line(texts: dict[str, str]) -> None:

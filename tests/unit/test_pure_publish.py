@@ -17,8 +17,8 @@ import pytest
 import dptally
 from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, Release, UnreadableRelease
 from dptally.estimates.subset_sums import estimate_sum
-from dptally.laws.reading import read_law
-from dptally.laws.top_k_noise import HeaviestNoise, least_possible_error, printed_errors
+from dptally.laws.registry import law_from_facts
+from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
@@ -86,9 +86,9 @@ def test_lower_bounds_of_sums_hold() -> None:
 def test_the_judge_and_the_law_agree_with_the_file(tmp_path: Path) -> None:
     """A law is made from its facts again, in strict time too."""
     for mixing in (None, 20):
-        law = HeaviestNoise("1/3", size=2**200, keep=7, bound=90, universe="own", mixing=mixing)
-        read = read_law(json.loads(json.dumps(law.facts())))
-        assert isinstance(read, HeaviestNoise) and read.facts() == law.facts() and read.certify() == law.certify()
+        law = TopKNoise("1/3", size=2**200, keep=7, bound=90, universe="own", mixing=mixing)
+        read = law_from_facts(json.loads(json.dumps(law.facts())))
+        assert isinstance(read, TopKNoise) and read.facts() == law.facts() and read.certify() == law.certify()
 
 
 def test_more_than_the_law_allows_is_found(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_more_than_the_law_allows_is_found(tmp_path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts)}), tmp_path / "other")
     with pytest.raises(UnreadableRelease, match="damaged metadata"):
         dptally.load(tmp_path / "other")
-    made.law = read_law(facts["law"])
+    made.law = law_from_facts(facts["law"])
     with pytest.raises(PrivacyViolation, match="there are more keys than are kept"):
         made.verify()
 
@@ -325,7 +325,7 @@ def test_the_table_of_errors_in_the_documentation() -> None:
     assert len(rows) == 9
     for number, universe, all_printed, all_exact, _, least, one_printed, one_exact, _, _ in rows:
         keep, size = int(number.replace(",", "")), 2 ** int(universe.removeprefix("2^"))
-        law, printed = HeaviestNoise(1, size=size, keep=keep), printed_errors(1, size, "0.05")
+        law, printed = TopKNoise(1, size=size, keep=keep), printed_errors(1, size, "0.05")
         start = law.reported_from("0.025")
         assert (int(all_printed), int(all_exact)) == (printed.simultaneous_error, law.simultaneous_error("0.05"))
         assert one_printed == f"{printed.key_error}, {printed.from_count}"

@@ -16,7 +16,7 @@ from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 
 LAWS: dict[str, Any] = {
@@ -27,7 +27,7 @@ LAWS: dict[str, Any] = {
     "gaussian": lambda: GaussianHistogram("1", "1e-6", 3),
     "sample and threshold": lambda: SampleAndThreshold("1", "1e-6"),
     "shared": lambda: SharedNoise("1", "1e-6", 100),
-    "heaviest": lambda: HeaviestNoise("1", size=2**32, keep=100, universe="ipv4"),
+    "heaviest": lambda: TopKNoise("1", size=2**32, keep=100, universe="ipv4"),
 }
 
 

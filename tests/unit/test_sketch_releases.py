@@ -374,10 +374,10 @@ def test_pure_release_over_a_universe(summed: bool, tmp_path: Path) -> None:
 
 def test_pure_noise_is_certified_for_the_distance() -> None:
     """Noise for one step that is too steep for all counters together is refused."""
-    from dptally.laws.top_k_noise import HeaviestNoise
+    from dptally.laws.top_k_noise import TopKNoise
     from dptally.verifiers.pure import certify_rounded_counters
 
-    one_step = HeaviestNoise("0.5", size=1 << 32, keep=10).certify()
+    one_step = TopKNoise("0.5", size=1 << 32, keep=10).certify()
     certify_rounded_counters(one_step, distance=Fraction(3, 2), epsilon=Fraction(1))
     with pytest.raises(PrivacyViolation, match="rounded counters exceed"):
         certify_rounded_counters(one_step, distance=Fraction(2), epsilon=Fraction(1))

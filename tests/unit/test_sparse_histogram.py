@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dptally import InvalidParameter, PrivacyViolation
 from dptally.exact.powers import power_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.top_k_noise import HeaviestNoise, least_possible_error, printed_errors
+from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
 from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.mechanisms.strict_sparse import StrictSparseHistogram
 from dptally.randomness import SeededBits
@@ -314,7 +314,7 @@ def test_the_judges_refuse_noise_that_is_too_small() -> None:
     with pytest.raises(PrivacyViolation, match="more than a factor e\\^epsilon per step"):
         ClampedGeometric("1").certify(Fraction(99, 100))
     for mixing in (None, 20):
-        law = HeaviestNoise("1", size=1 << 32, keep=2, bound=5, mixing=mixing)
+        law = TopKNoise("1", size=1 << 32, keep=2, bound=5, mixing=mixing)
         law.epsilon = Fraction(99, 100)
         with pytest.raises(PrivacyViolation, match="the table exceeds its epsilon"):
             law.certify()
@@ -322,7 +322,7 @@ def test_the_judges_refuse_noise_that_is_too_small() -> None:
 
 def test_the_judge_refuses_a_draw_that_is_too_far_from_its_law() -> None:
     """In strict time a few bits less than needed are noticed."""
-    law = HeaviestNoise("1", size=1 << 32, keep=2, bound=5, mixing=20)
+    law = TopKNoise("1", size=1 << 32, keep=2, bound=5, mixing=20)
     law.__dict__["label_bits"] = law.label_bits - 8
     with pytest.raises(PrivacyViolation, match="not close enough to its law"):
         law.certify()

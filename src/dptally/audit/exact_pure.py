@@ -11,7 +11,7 @@ from dptally.audit.examination import Examination
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.private_total import noise_scale
 from dptally.releases.compact_release import changes_per_unit
 
@@ -70,7 +70,7 @@ def audit_sparse(choose: Chooser, place: int, control: str) -> ExactFinding:
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 5, 12, 25))
     check = Examination("sparse", place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
     key_epsilon = epsilon / keys
-    noise = HeaviestNoise(_made(key_epsilon, control), size=1000, keep=5, bound=bound).noise
+    noise = TopKNoise(_made(key_epsilon, control), size=1000, keep=5, bound=bound).noise
     if not isinstance(noise, ClampedGeometric):
         check.require(False, "the noise is not geometric")
         return check.finding()
@@ -90,7 +90,7 @@ def audit_strict_sparse(choose: Chooser, place: int, control: str) -> ExactFindi
     size = choose.one_of((10, 1000, 1 << 32))
     facts = {"bound": bound, "keep": keep, "mixing": mixing, "size": size}
     check = Examination("sparse, strict time", place, epsilon, Fraction(0), facts, control)
-    law = HeaviestNoise(_made(epsilon, control), size=size, keep=keep, bound=bound, mixing=mixing)
+    law = TopKNoise(_made(epsilon, control), size=size, keep=keep, bound=bound, mixing=mixing)
     masses: list[int] = law.noise.masses  # type: ignore[union-attr]
     rows = []
     for count in range(bound + 1):

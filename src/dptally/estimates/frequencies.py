@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = [
@@ -58,7 +58,7 @@ def as_confidence(confidence: object) -> Fraction:
 
 
 def estimate_frequencies(
-    law: ReleasedLaw, values: NDArray[np.int64], confidence: object, shortfall: Shortfall | None = None
+    law: Law, values: NDArray[np.int64], confidence: object, shortfall: Shortfall | None = None
 ) -> FrequencyEstimates:
     """Most likely frequency and bounds for each reported value.
 
@@ -90,7 +90,7 @@ def estimate_frequencies(
 
 
 def estimate_together(
-    law: ReleasedLaw,
+    law: Law,
     values: NDArray[np.int64],
     confidence: object,
     shortfall: Shortfall | None = None,
@@ -130,7 +130,7 @@ def estimate_together(
         return estimate_frequencies(law, values, confidence)
     missing = 0 if shortfall is None else shortfall.upper(beta / 10)
     error = beta if shortfall is None else beta * Fraction(9, 10)
-    if isinstance(law, HeaviestNoise):
+    if isinstance(law, TopKNoise):
         found = bound_heaviest(law, values, error, keys=law.keep)
     else:
         keys = law.capacity if isinstance(law, SharedNoise) else len(values) if among is None else among
@@ -150,7 +150,7 @@ def together_in_words(
     )
 
 
-def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+def _invert(law: Law, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
     if isinstance(law, ThresholdedNoise):
         return _invert_noise(law, values, beta)
     if isinstance(law, ClampedNoise):
@@ -160,8 +160,9 @@ def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> Freq
         return FrequencyEstimates(values.copy(), lower, upper)
     if isinstance(law, SampleAndThreshold):
         return _invert_sampling(law, values, beta)
-    if isinstance(law, HeaviestNoise):
+    if isinstance(law, TopKNoise):
         return bound_heaviest(law, values, beta, keys=1)
+    law = cast("WeightedSample", law)
     if law.scheme is not None:
         return _invert_columns(law, values, beta)
     below, above = _value_offsets(law.tails, law.cumulative, beta)
@@ -171,7 +172,7 @@ def _invert(law: ReleasedLaw, values: NDArray[np.int64], beta: Fraction) -> Freq
     return FrequencyEstimates(estimate, values + below[place], values + above[place])
 
 
-def bound_heaviest(law: HeaviestNoise, values: NDArray[np.int64], beta: Fraction, *, keys: int) -> FrequencyEstimates:
+def bound_heaviest(law: TopKNoise, values: NDArray[np.int64], beta: Fraction, *, keys: int) -> FrequencyEstimates:
     """Estimates and bounds for a sparse pure release, in which keys may be that nobody has.
 
     With probability 1 - beta two things hold: no key that nobody has reaches the value s (`significant_value` at

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["SketchError", "sketch_error"]
@@ -52,9 +52,7 @@ class SketchError:
         return text + f"; the sketch falls short of frequencies by at most {self.sketch:,}."
 
 
-def sketch_error(
-    law: ReleasedLaw, guarantee: Guarantee, shortfall: Shortfall | None, confidence: object
-) -> SketchError:
+def sketch_error(law: Law, guarantee: Guarantee, shortfall: Shortfall | None, confidence: object) -> SketchError:
     """The exact form of [LT25, Thm. 14, Lem. 26, Thm. 30] for the law that was drawn from.
 
     A tenth of the allowed error beta goes to the private estimate of the shortfall. The rest is divided among the
@@ -74,7 +72,7 @@ def sketch_error(
         under = max(0, law.reach - bisect_left(lower_tail, missed / 2 * law.whole + 1) + 1)
         over, under = over + law.slack, under + law.slack
         hidden = law.threshold - 1 + under
-    elif isinstance(law, HeaviestNoise):
+    elif isinstance(law, TopKNoise):
         over = under = hidden = law.simultaneous_error(beta)
     elif isinstance(law, WeightedSample):
         # The value w + 1 - D is below w - q with probability 1 - P[D <= q + 1]; what is hidden is below pi's quantile.

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.laws.base import EstimatorKind, FrequencyFunction
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
 
 __all__ = ["Sum", "estimate_sum"]
 
@@ -91,7 +90,7 @@ class Sum:
 
 
 def estimate_sum(
-    law: ReleasedLaw,
+    law: Law,
     values: NDArray[np.int64],
     *,
     shortfall: Shortfall | None = None,

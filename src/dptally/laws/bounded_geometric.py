@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_fraction, exp_bounds
@@ -108,6 +108,11 @@ class DyadicGeometric(ClampedNoise):
             "bound": self.bound,
             "neighbours": self.neighbours,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
 
     @cached_property
     def _integers(self) -> tuple[tuple[int, ...], int]:

@@ -7,14 +7,14 @@ from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
 from dptally.verifiers.pure import (
     certify_clamped_noise,
     certify_dyadic_noise,
@@ -43,7 +43,7 @@ _BATCH = 1 << 14  # draws per call into the native core: 256 KB of random words,
 _POWER_BITS = 256
 
 
-class ClampedNoise:
+class ClampedNoise(Law):
     """The law of a count c in 0 .. B: with probability gamma a uniform value, else c + Z clamped to 0 .. B.
 
     Z is symmetric on -R .. R. All probabilities are integers over one denominator N: M_z for the noise and g for each
@@ -64,8 +64,6 @@ class ClampedNoise:
 
     name = "clamped_noise"
     delta = Fraction(0)
-    values = True
-    scheme = None
 
     def __init__(self, epsilon: object, bound: object, neighbours: Neighbours) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -215,10 +213,6 @@ class ClampedNoise:
         """The smallest frequency that is reported with at least this probability: 0, all are reported."""
         return 0
 
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
-        raise NotImplementedError
-
     def check_row(self) -> None:
         """Refuse to go through all values where there are too many."""
         if self.bound > LARGEST_ROW:
@@ -345,11 +339,11 @@ class ClampedNoise:
             kind: "mle", the only one these laws have.
             of: the function g with g(0) = 0, None for the frequency itself.
         """
-        from dptally.laws.identity_estimator import ValueItself
+        from dptally.laws.identity_estimator import IdentityEstimator
 
         if kind != "mle":
             raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
-        return ValueItself(self, of)
+        return IdentityEstimator(self, of)
 
     # ---- errors ----
 

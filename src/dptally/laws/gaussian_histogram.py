@@ -10,12 +10,13 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.laws.base import read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
@@ -153,6 +154,11 @@ class GaussianHistogram(ThresholdedNoise):
             "differing": self.differing,
             "values": self.values,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=read_flag(facts["values"]))
 
 
 def noise_masses(sigma: Fraction, reach: int) -> list[int]:

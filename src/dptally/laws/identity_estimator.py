@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from dptally.laws.clamped_noise import ClampedNoise
 
-__all__ = ["ValueItself"]
+__all__ = ["IdentityEstimator"]
 
 
-class ValueItself:
+class IdentityEstimator:
     """The weight g(j) for a value j, with exact expectations over the law of one key.
 
     The noise is symmetric, so for g(w) = w the bias is what the clamp at 0 and at the bound does, plus the pull of

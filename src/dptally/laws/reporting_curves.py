@@ -20,7 +20,7 @@ from typing import Protocol
 from dptally.exact.binomial import binomial_at_least
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = [
@@ -169,8 +169,8 @@ def reporting_curve(law: Reporting, *, points: int = 60, proceed: Callable[[], N
         frequency: found(frequency)
         for frequency in sorted({0, 1, end, *even, *(mark for mark in (*marks, always) if mark)})
     }
-    _refine(known, found, min(points, _FEW) if isinstance(law, HeaviestNoise) else points)
-    return ReportingCurve(tuple(sorted(known.items())), half, likely, surely, always, isinstance(law, HeaviestNoise))
+    _refine(known, found, min(points, _FEW) if isinstance(law, TopKNoise) else points)
+    return ReportingCurve(tuple(sorted(known.items())), half, likely, surely, always, isinstance(law, TopKNoise))
 
 
 class _WideGaussian:

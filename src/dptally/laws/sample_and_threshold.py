@@ -6,14 +6,14 @@ import math
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.exact.binomial import binomial_at_least, binomial_row
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
 from dptally.laws.estimators import _Weights
 from dptally.laws.sampling_parameters import (
     LARGEST_THRESHOLD,
@@ -41,7 +41,7 @@ _SMALLEST_EPSILON = Fraction(1, 1000)
 _LARGEST_ROW = 1024  # exact fractions beyond have tens of thousands of digits
 
 
-class SampleAndThreshold:
+class SampleAndThreshold(Law):
     """Each unit is kept with probability p; a key of which v >= t units were kept is reported with the value v.
 
     No noise is added: a value is the true count in a sample. Coins of different units, and of one unit for different
@@ -79,9 +79,6 @@ class SampleAndThreshold:
     """
 
     name = "sample_and_threshold"
-    values = True
-    scheme = None
-    judged_for_unit = False  # the certificate speaks of one key
 
     def __init__(self, epsilon: object, delta: object, rate: object = None, threshold: object = None) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -222,7 +219,7 @@ class SampleAndThreshold:
         return math.floor(value / self.rate)
 
     def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        """The law's name and parameters as plain data."""
         return {
             "name": "SampleAndThreshold",
             "epsilon": str(self.epsilon),
@@ -230,6 +227,13 @@ class SampleAndThreshold:
             "rate": str(self.rate),
             "threshold": self.threshold,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        if facts["threshold"] is None:  # which would mean the best one
+            raise InvalidParameter("the threshold is missing.")
+        return cls(str(facts["epsilon"]), str(facts["delta"]), rate=str(facts["rate"]), threshold=facts["threshold"])
 
 
 class _OfSample(_Weights):

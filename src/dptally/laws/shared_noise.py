@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
+from dptally.laws.base import read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
@@ -61,7 +62,6 @@ class SharedNoise(ThresholdedNoise):
     """
 
     name = "shared_noise"
-    values = True
     zero_is_hidden = False
     judged_for_unit = True
 
@@ -90,6 +90,17 @@ class SharedNoise(ThresholdedNoise):
             "standard": self.standard,
             "elements": self.elements,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(
+            str(facts["epsilon"]),
+            str(facts["delta"]),
+            facts["capacity"],
+            standard=read_flag(facts["standard"]),
+            elements=facts["elements"],
+        )
 
     @cached_property
     def element_epsilon(self) -> Fraction:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dptally.exact import as_delta, as_epsilon
+from dptally.laws.base import read_flag
 from dptally.laws.tables.certified_table import CertifiedShiftTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise, as_frequencies, read_entries
@@ -166,3 +167,8 @@ class Stability(ThresholdedNoise):
             "delta": str(self.delta),
             "values": self.values,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(str(facts["epsilon"]), str(facts["delta"]), values=read_flag(facts["values"]))

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -65,7 +65,6 @@ class SummedNoise(ThresholdedNoise):
     """
 
     name = "summed_noise"
-    values = True
     judged_for_unit = True
     slack = 1  # a counter that is a fraction may exceed the whole number that bounds are given for
 
@@ -90,6 +89,11 @@ class SummedNoise(ThresholdedNoise):
             "capacity": self.capacity,
             "elements": self.elements,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
 
     @property
     def distance(self) -> Fraction:

@@ -5,27 +5,25 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.laws.base import Estimator
     from dptally.laws.weighted_sample import WeightedSample
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
 
 __all__ = ["ENTRY_BYTES", "ThresholdedNoise", "as_frequencies", "as_frequency", "read_entries"]
 
 ENTRY_BYTES = 16
 
 
-class ThresholdedNoise:
+class ThresholdedNoise(Law):
     """A key of count w is reported with value w + Z if that is at least T, and not at all otherwise.
 
     Z is one fixed law on -R .. R. With D = R - Z, which has a law on 0 .. 2R, and s = R - T + 1, this is the law
@@ -34,15 +32,9 @@ class ThresholdedNoise:
     A subclass has a `threshold` T and gives `cumulative`; it draws and certifies in its own way.
     """
 
-    name: str
-    epsilon: Fraction
-    delta: Fraction
-    values: bool
     threshold: int
-    scheme = None
     likely_drop = 0  # the count that makes a value most likely is the value itself
     zero_is_hidden = True  # whether a count of 0 is never reported
-    judged_for_unit = False  # whether the certificate speaks of all keys of a unit, not of one
     slack = 0  # by how much a count may exceed the whole number that bounds are given for
 
     @property
@@ -120,18 +112,6 @@ class ThresholdedNoise:
             raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
         # The estimator needs rows, reporting probabilities, `likely_drop` and `width`, which mean the same here.
         return make_estimator(cast("WeightedSample", self), kind, of)
-
-    def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold."""
-        raise NotImplementedError
-
-    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        """One draw for each count; 0 means not reported."""
-        raise NotImplementedError
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
-        raise NotImplementedError
 
 
 def as_frequency(number: int) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
 from dptally.exact.powers import power_bounds
-from dptally.laws.base import LARGEST_FREQUENCY
+from dptally.laws.base import LARGEST_FREQUENCY, Law
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.verifiers.pure import certify_clamped_noise, certify_geometric_noise, certify_hidden_difference
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["LARGEST_STRICT_KEEP", "HeaviestNoise", "PrintedErrors", "least_possible_error", "printed_errors"]
+__all__ = ["LARGEST_STRICT_KEEP", "PrintedErrors", "TopKNoise", "least_possible_error", "printed_errors"]
 
 LARGEST_STRICT_KEEP = 300
 _LARGEST_KEEP = 1 << 30
@@ -39,7 +39,7 @@ _USUAL_BETA = Fraction(1, 20)
 _NO_ROWS = "what a sparse release says of a key depends on all other keys; law.key_error(beta, frequency) bounds it."
 
 
-class HeaviestNoise:
+class TopKNoise(Law):
     """What a release holds for sure about a key: its noisy count, if that is among the `keep` largest of a universe.
 
     Every one of `size` keys, whether anybody has it or not, gets a noisy count clamp(c + Z) in 0 .. bound. Released are
@@ -69,15 +69,13 @@ class HeaviestNoise:
         universe: the name of the universe.
         mixing: g in strict time, else None.
 
-    >>> law = HeaviestNoise(1, size=2**32, keep=1000, universe="ipv4")
+    >>> law = TopKNoise(1, size=2**32, keep=1000, universe="ipv4")
     >>> law.significant_value("0.05"), law.noise_error("0.05"), law.first_frequency(Fraction(95, 100))
     (25, 3, 26)
     """
 
     name = "heaviest_noise"
     delta = Fraction(0)
-    values = True
-    scheme = None
 
     def __init__(
         self,
@@ -100,7 +98,7 @@ class HeaviestNoise:
         self.bound = self.noise.bound
 
     def __repr__(self) -> str:
-        return f"HeaviestNoise(epsilon={self.epsilon}, universe={self.universe!r}, keep={self.keep})"
+        return f"TopKNoise(epsilon={self.epsilon}, universe={self.universe!r}, keep={self.keep})"
 
     # ---- the contract ----
 
@@ -149,7 +147,7 @@ class HeaviestNoise:
         return Fraction(0) if self.mixing is None else Fraction(25, 24 << self.mixing)
 
     def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        """The law's name and parameters as plain data."""
         return {
             "name": "HeaviestNoise",
             "epsilon": str(self.epsilon),
@@ -159,6 +157,18 @@ class HeaviestNoise:
             "bound": self.bound,
             "mixing": self.mixing,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(
+            str(facts["epsilon"]),
+            size=int(str(facts["size"])),
+            keep=facts["keep"],
+            bound=facts["bound"],
+            universe=str(facts["universe"]),
+            mixing=facts["mixing"],
+        )
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn values into estimates of sums of a function of frequency: g(value), from `real_from` on.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction
-from dptally.laws.sampling_schemes import UNIT_BITS, Scheme
+from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law, read_flag
+from dptally.laws.sampling_schemes import UNIT_BITS, Scheme, read_scheme
 from dptally.laws.tables.certified_rows import CertifiedRows
 from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedValueTable
 from dptally.laws.tables.optimal_histogram import build_table
@@ -31,7 +31,7 @@ __all__ = ["WeightedSample"]
 _BITS = 128
 
 
-class WeightedSample:
+class WeightedSample(Law):
     """Each key is reported with the largest probability that privacy and sampling allow.
 
     Without a scheme this is the optimal histogram. A key of frequency w is reported with probability pi_w. Its value is
@@ -78,6 +78,8 @@ class WeightedSample:
     (1e-06, 1.0)
     """
 
+    name = "weighted_sample"
+
     def __init__(
         self,
         epsilon: object,
@@ -103,7 +105,7 @@ class WeightedSample:
             )
 
     def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data, exact: what `read_law` makes it from again."""
+        """The law's name and parameters as plain data."""
         return {
             "name": "WeightedSample",
             "epsilon": str(self.epsilon),
@@ -113,6 +115,18 @@ class WeightedSample:
             "sub_tokens": self.sub_tokens,
             "centred": self.centred,
         }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Self:
+        """Make the law from its parameters."""
+        return cls(
+            str(facts["epsilon"]),
+            str(facts["delta"]),
+            None if facts["scheme"] is None else read_scheme(facts["scheme"]),
+            values=read_flag(facts["values"]),
+            sub_tokens=facts["sub_tokens"],
+            centred=read_flag(facts.get("centred", False)),
+        )
 
     def __repr__(self) -> str:
         scheme = "" if self.scheme is None else f", scheme={self.scheme!r}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.laws.sampling_schemes import Scheme
     from dptally.privacy.guarantee import Guarantee
     from dptally.randomness import BitSource
@@ -50,7 +50,7 @@ class Drawn:
     rows: pa.Table
     guarantee: Guarantee
     certificate: Certificate
-    law: ReleasedLaw
+    law: Law
 
 
 class Mechanism(Protocol):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact.integer_columns import integer_column
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.thresholded_noise import ThresholdedNoise
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.privacy.guarantee import Guarantee
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
@@ -44,7 +44,7 @@ class IndependentKeys:
     def __init__(
         self,
         name: str,
-        law: ReleasedLaw,
+        law: Law,
         certificate: Certificate,
         *,
         epsilon: Fraction,
@@ -99,7 +99,7 @@ class IndependentKeys:
         rows = pa.concat_tables(reported).combine_chunks()
         rows = in_order_of_keys(without_metadata(rows), frequencies.key)
         # A law that samples remembers rows it has drawn from, which are true frequencies: a fresh one goes out.
-        law = self.law if self.law.scheme is None else read_law(self.law.facts())
+        law = self.law if self.law.scheme is None else law_from_facts(self.law.facts())
         return Drawn(rows, self.promise(frequencies.unit, private=bits.private), self.certificate, law)
 
     def promise(self, unit: str | None, *, private: bool) -> Guarantee:

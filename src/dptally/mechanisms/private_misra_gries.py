@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.ledger.paying import AnyLedger
     from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.randomness import BitSource
@@ -126,9 +126,9 @@ class PrivateMisraGries:
         self._sketches, self._unit = sketches, unit
         self.law, self.certificate = self._choose(self._terms.rest, minimise)
 
-    def _choose(self, epsilon: Fraction, minimise: Literal["threshold", "error"]) -> tuple[ReleasedLaw, Certificate]:
+    def _choose(self, epsilon: Fraction, minimise: Literal["threshold", "error"]) -> tuple[Law, Certificate]:
         """The best law that is provable for this form of sketch, with its certificate."""
-        law: ReleasedLaw
+        law: Law
         if self._form in ("single", "standard"):
             standard = self._form == "standard"
             law = SharedNoise(epsilon, self._delta, self.capacity, standard=standard, elements=self._elements)

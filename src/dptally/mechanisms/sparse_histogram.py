@@ -9,7 +9,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.privacy.guarantee import Guarantee
@@ -40,7 +40,7 @@ class NumberedMechanism(Protocol):
     epsilon: Fraction
     universe: Universe
     max_keys_per_unit: int
-    law: HeaviestNoise
+    law: TopKNoise
     certificate: Certificate
 
     def draw_bins(
@@ -79,7 +79,7 @@ class SparseHistogram:
         are then simply all there are. Labels are drawn only for those keys that are released.
 
     Error:
-        See `HeaviestNoise`, the law: `key_error`, `reported_from` and `simultaneous_error`, all for at most `keep`
+        See `TopKNoise`, the law: `key_error`, `reported_from` and `simultaneous_error`, all for at most `keep`
         distinct keys in the data; [BV19, Thm. 6.11] is beside them as `printed_errors`, and [BV19, Thm. 7.2], which
         says that no release of at most `keep` keys does better than about half of that, as `least_possible_error`.
 
@@ -113,7 +113,7 @@ class SparseHistogram:
         self.universe = universe
         self.max_keys_per_unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
         key_epsilon = self.epsilon / self.max_keys_per_unit
-        self.law = HeaviestNoise(key_epsilon, size=universe.size, keep=keep, bound=bound, universe=universe.name)
+        self.law = TopKNoise(key_epsilon, size=universe.size, keep=keep, bound=bound, universe=universe.name)
         self.keep = self.law.keep
         self._noise = cast("ClampedGeometric", self.law.noise)  # what is judged is what is drawn from
         self.certificate: Certificate = certify_pure_copies(

@@ -28,7 +28,7 @@ import numpy as np
 
 from dptally.errors import MissingDependency
 from dptally.exact import as_count, as_epsilon
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.base import Counted, Drawn
 from dptally.mechanisms.sparse_histogram import draw_release
 from dptally.privacy.composition import LARGEST_UNIT
@@ -61,7 +61,7 @@ class StrictSparseHistogram:
 
     Guarantee:
         epsilon-differential privacy for adding or removing one unit. M is (see `SparseHistogram`); the table and the
-        distance are judged by `HeaviestNoise.certify`. Let q be the least probability of any result under the random
+        distance are judged by `TopKNoise.certify`. Let q be the least probability of any result under the random
         histogram, and g' = 2^-g. For any result h and neighbours, (1 - g') P[M' = h] + g' q_h
         <= (1 - g') (e^epsilon (P[M'* = h] + d) + d) + g' q_h, which is at most
         e^epsilon ((1 - g') P[M'* = h] + g' q_h) if (e^epsilon + 1) d <= (e^epsilon - 1) g' q. Every
@@ -103,7 +103,7 @@ class StrictSparseHistogram:
         self.universe = universe
         self.max_keys_per_unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
         key_epsilon = self.epsilon / self.max_keys_per_unit
-        self.law = HeaviestNoise(
+        self.law = TopKNoise(
             key_epsilon, size=universe.size, keep=keep, bound=bound, universe=universe.name, mixing=mixing
         )
         self.keep, self.bound, self.mixing = self.law.keep, self.law.bound, mixing

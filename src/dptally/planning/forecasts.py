@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.costs import estimate_cost
 from dptally.planning.mechanisms import AllLevels, AnyKey
@@ -110,7 +110,7 @@ def make_forecast(planned: Planned, setting: Setting, population: Population | N
     absolute, square, sum_error, expected, cost, note = None, None, None, None, None, planned.note
     if population is not None:
         cost = estimate_cost(planned.name, setting, population)
-        if not isinstance(law, AnyKey | HeaviestNoise) or population.size <= setting.capacity:
+        if not isinstance(law, AnyKey | TopKNoise) or population.size <= setting.capacity:
             chances = _chances(planned, population, shortfall)
             expected = None if isinstance(law, AnyKey) else float(population.keys @ chances)
             absolute, square, sum_error = _averages(planned, population, chances, shortfall, share)
@@ -188,7 +188,7 @@ def _averages(
         # A counter that falls short is off by that much more, at most.
         absolute = float(weight @ spread(errors.absolute)) / reported + shortfall
         square = math.sqrt(float(weight @ spread(errors.square)) / reported) + shortfall
-    if planned.name == "misra_gries" or isinstance(planned.law, HeaviestNoise | AllLevels | AnyKey):
+    if planned.name == "misra_gries" or isinstance(planned.law, TopKNoise | AllLevels | AnyKey):
         return absolute, square, None  # counts of a sketch, or of keys that are chosen together
     # Relative to the frequency both change slowly; a bias grows with it.
     bias = float(keys @ (spread(errors.bias / grid) * every))
@@ -256,11 +256,11 @@ def key_errors(planned: Planned, frequencies: NDArray[np.float64]) -> KeyErrors 
     law = planned.law
     if isinstance(law, AllLevels):
         law = law.level
-    if isinstance(law, AnyKey | DyadicGeometric | HeaviestNoise):
+    if isinstance(law, AnyKey | DyadicGeometric | TopKNoise):
         return _noise_errors(law, frequencies)
     if isinstance(law, ClampedNoise) or not law.values:
         return None
-    rows = np.array([_moments(law, int(frequency)) for frequency in frequencies])
+    rows = np.array([_moments(cast("WeightedSample", law), int(frequency)) for frequency in frequencies])
     return KeyErrors(*rows.T)
 
 
@@ -361,7 +361,7 @@ def _sampled_curve(law: SampleAndThreshold) -> NDArray[np.float64]:
     return np.concatenate((np.zeros(threshold), np.minimum(reached, 1.0)))
 
 
-def _noise_errors(law: AnyKey | DyadicGeometric | HeaviestNoise, frequencies: NDArray[np.float64]) -> KeyErrors:
+def _noise_errors(law: AnyKey | DyadicGeometric | TopKNoise, frequencies: NDArray[np.float64]) -> KeyErrors:
     """For noise that does not depend on the frequency; that values are not below 0 is left out."""
     if isinstance(law, AnyKey):
         field = law.field

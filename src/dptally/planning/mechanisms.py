@@ -22,13 +22,13 @@ from dptally.laws.round_parameters import choose_round_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.laws.reporting_curves import Reporting
 
 __all__ = [
@@ -98,7 +98,7 @@ class Planned:
     """
 
     name: str
-    law: ReleasedLaw | AllLevels | AnyKey
+    law: Law | AllLevels | AnyKey
     at_least: bool = False
     note: str = ""
 
@@ -283,7 +283,7 @@ def _sketch(setting: Setting) -> Planned:
     from dptally.laws.shared_noise import SharedNoise
 
     # Which keys of a unit count is the sketch's business: its law depends on the capacity alone.
-    law: ReleasedLaw
+    law: Law
     rest = setting.epsilon * (1 - _FOR_SHORTFALL)
     if not setting.by_unit:
         law = SharedNoise(rest, setting.delta, setting.capacity)
@@ -316,7 +316,7 @@ def _over_universe(name: str, setting: Setting) -> Planned:
         note = "Every key of the universe has a value, whether anybody has it or not."
         return Planned(name, DyadicGeometric(each, _DENSE_BOUND), note=note)
     if name == "sparse":
-        law = HeaviestNoise(each, size=setting.universe_size, keep=setting.capacity, universe=setting.universe)
+        law = TopKNoise(each, size=setting.universe_size, keep=setting.capacity, universe=setting.universe)
         note = f"For data with at most {setting.capacity:,} distinct keys; a few released keys may be nobody's."
         return Planned(name, law, at_least=True, note=note)
     note = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dptally.errors import InvalidParameter
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import HeaviestNoise, least_possible_error
+from dptally.laws.top_k_noise import TopKNoise, least_possible_error
 from dptally.planning.mechanisms import LISTABLE, compact_law
 from dptally.planning.plans import Plan
 from dptally.privacy.composition import share_between_keys
@@ -107,7 +107,7 @@ def _dense(setting: Setting) -> UniverseLine:
 
 
 def _sparse(setting: Setting) -> UniverseLine:
-    law = HeaviestNoise(
+    law = TopKNoise(
         setting.epsilon / setting.max_keys_per_unit,
         size=setting.universe_size,
         keep=setting.capacity,

@@ -21,7 +21,7 @@ from dptally.estimates.node_sums import TreeLaw, node_sums
 from dptally.estimates.range_tree import RangeTree
 from dptally.exact import as_fraction
 from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.verifiers.guarantees import verify_range_tree
 
@@ -257,7 +257,7 @@ class RangeRelease:
             PrivacyViolation: if the guarantee states more than the rebuilt table gives, or the certificate is not the
                 one of that table.
         """
-        law = read_law(self.law.facts())
+        law = law_from_facts(self.law.facts())
         found = verify_range_tree(self.guarantee, law, levels=self.grid.levels)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")

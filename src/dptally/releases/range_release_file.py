@@ -14,7 +14,7 @@ import numpy as np
 
 from dptally.estimates.node_sums import TreeLaw
 from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.releases.range_release import RangeRelease
 from dptally.releases.release_metadata import (
     facts_of,
@@ -68,7 +68,7 @@ def load_ranges(path: str | Path) -> RangeRelease:
 def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
     import pyarrow as pa
 
-    grid, law = Grid.read(facts["grid"]), read_law(facts["law"])
+    grid, law = Grid.read(facts["grid"]), law_from_facts(facts["law"])
     if not isinstance(law, TreeLaw):
         raise ValueError("not a law of trees")
     level, node, value = (

@@ -18,8 +18,9 @@ from dptally.estimates.key_expressions import read_expression
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable
-from dptally.laws.reading import ReleasedLaw, read_law
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.base import Law
+from dptally.laws.registry import law_from_facts
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.releases.released_rows import check_against_table, check_rows
 from dptally.verifiers.guarantees import verify_table
 
@@ -60,7 +61,7 @@ class Release:
         rows: pa.Table,
         guarantee: Guarantee,
         certificate: Certificate,
-        law: ReleasedLaw,
+        law: Law,
         shortfall: Shortfall | None = None,
     ) -> None:
         self._rows = rows
@@ -274,7 +275,7 @@ class Release:
     def top_in_words(self, *, confidence: object = 0.95) -> str:
         """Which kind of confidence intervals `top` gives, in words for those who read them."""
         condition = ""
-        if isinstance(self.law, HeaviestNoise):
+        if isinstance(self.law, TopKNoise):
             condition = f", if no more than {self.law.keep:,} different keys occur in the data"
         counts = "counters of the sketch" if self._of_counters else "true counts"
         return together_in_words(as_confidence(confidence), counts=counts, condition=condition)
@@ -329,7 +330,7 @@ class Release:
             PrivacyViolation: if the guarantee states more than the rebuilt table gives, the certificate is not the one
                 of that table, or the rows cannot have come from it.
         """
-        law = read_law(self.law.facts())
+        law = law_from_facts(self.law.facts())
         found = verify_table(self.guarantee, law, rows=len(self), shortfall=self.shortfall)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")

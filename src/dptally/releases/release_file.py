@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.estimates.shortfall import Shortfall
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.releases.release_metadata import (
     facts_of,
@@ -67,7 +67,7 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> Release:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    law = read_law(facts["law"])
+    law = law_from_facts(facts["law"])
     guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
     shortfall = _read_shortfall(facts.get("shortfall"))
     key = [str(name) for name in facts["key"]]

@@ -12,21 +12,21 @@ from dptally.laws.base import LARGEST_FREQUENCY
 from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.universes import read_universe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dptally.estimates.shortfall import Shortfall
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
 
 __all__ = ["LARGEST_VALUE", "check_against_table", "check_rows"]
 
 LARGEST_VALUE = LARGEST_FREQUENCY + (1 << 32)  # the largest count, and more noise than any table has
 
 
-def check_rows(rows: pa.Table, law: ReleasedLaw) -> None:
+def check_rows(rows: pa.Table, law: Law) -> None:
     """Check what does not need the law's table.
 
     Args:
@@ -42,7 +42,7 @@ def check_rows(rows: pa.Table, law: ReleasedLaw) -> None:
     if not key or len(set(key)) != len(key):
         raise ValueError("key columns must have different names")
     smallest = 0 if isinstance(law, ClampedNoise) else 1
-    largest = law.bound if isinstance(law, ClampedNoise | HeaviestNoise) else LARGEST_VALUE
+    largest = law.bound if isinstance(law, ClampedNoise | TopKNoise) else LARGEST_VALUE
     if isinstance(law, SampleAndThreshold):
         largest = math.floor(law.rate * LARGEST_VALUE) + (1 << 36)  # more than chance adds to the largest count
     if rows.num_rows:
@@ -53,11 +53,11 @@ def check_rows(rows: pa.Table, law: ReleasedLaw) -> None:
             raise ValueError("there are values although none were drawn")
     if rows.select(key).group_by(key, use_threads=False).aggregate([]).num_rows < rows.num_rows:
         raise ValueError("a key is there twice")
-    if isinstance(law, HeaviestNoise) and rows.num_rows > law.keep:
+    if isinstance(law, TopKNoise) and rows.num_rows > law.keep:
         raise ValueError("there are more keys than are kept")
 
 
-def check_against_table(rows: pa.Table, law: ReleasedLaw, shortfall: Shortfall | None) -> None:
+def check_against_table(rows: pa.Table, law: Law, shortfall: Shortfall | None) -> None:
     """Check what needs the law's table, or its universe.
 
     Raises:
@@ -73,7 +73,7 @@ def check_against_table(rows: pa.Table, law: ReleasedLaw, shortfall: Shortfall |
             estimate_frequencies(law, largest, 0.95, shortfall)
         except (DptallyError, ArithmeticError):
             raise ValueError("a value is too large") from None
-    if isinstance(law, HeaviestNoise):
+    if isinstance(law, TopKNoise):
         try:
             universe = read_universe(law.universe)
         except InvalidParameter:

@@ -9,7 +9,7 @@ from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
 from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 from dptally.report.charts import Bar, bar_chart, chance_chart, rank_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
@@ -159,7 +159,7 @@ def _reading(release: Release, level: object) -> list[Child]:
         else "The estimate is the frequency that makes the drawn value most likely."
     ]
     notes.append(release.top_in_words(confidence=level))
-    if isinstance(law, HeaviestNoise):
+    if isinstance(law, TopKNoise):
         notes.append(
             f"A sparse release may list keys that nobody has. From value {law.real_from:,} on all listed keys are real "
             "(95 % sure); below, the estimate is 0."

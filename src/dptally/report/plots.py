@@ -17,12 +17,12 @@ from dptally.labels import key_label
 from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import HeaviestNoise
+from dptally.laws.top_k_noise import TopKNoise
 
 if TYPE_CHECKING:
     from altair import HConcatChart, TopLevelMixin
 
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.releases.release import Release
 
 __all__ = ["check_format", "release_chart", "save"]
@@ -185,7 +185,7 @@ def _keys_panel(release: Release, n: int, confidence: object, height: int) -> An
     return alt.layer(bars, whiskers, dots, labels, numbers).properties(width=_BARS, height=height, title=heading)
 
 
-def _chance_panel(law: ReleasedLaw, height: int) -> Any:
+def _chance_panel(law: Law, height: int) -> Any:
     """The exact reporting probability by frequency; what lies above the curve is not seen."""
     alt = _altair()
     # Floating point from here on: the curve is exact at every point drawn.
@@ -227,12 +227,12 @@ def _chance_panel(law: ReleasedLaw, height: int) -> Any:
         at_the_end = law.scheme is not None and 10 * frequency > 7 * end
         beside = {"align": "center", "dy": 16} if below or at_the_end else inside
         layers.append(mark.mark_text(color=_INK, fontSize=11.5, text=text, **beside))
-    known = "at least, by" if isinstance(law, HeaviestNoise) else "exact, from"
+    known = "at least, by" if isinstance(law, TopKNoise) else "exact, from"
     heading = _heading("Chance that a key is released", f"{known} the law this release was drawn from", offset=10)
     return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
 
 
-def _milestones(law: ReleasedLaw) -> list[tuple[int, str, bool]]:
+def _milestones(law: Law) -> list[tuple[int, str, bool]]:
     """Frequency, text, and whether it stands below: half the time, 95 % of the time, always."""
     shares = (
         (Fraction(1, 2), "half the time", False),
@@ -244,9 +244,9 @@ def _milestones(law: ReleasedLaw) -> list[tuple[int, str, bool]]:
     return list(marks.values())
 
 
-def _surely(law: ReleasedLaw) -> tuple[Fraction, str]:
+def _surely(law: Law) -> tuple[Fraction, str]:
     """Where the curve has arrived, and what that is called: noise without an end is sure far beyond what matters."""
-    endless = isinstance(law, ThresholdedNoise | SampleAndThreshold | HeaviestNoise)
+    endless = isinstance(law, ThresholdedNoise | SampleAndThreshold | TopKNoise)
     return (Fraction(9999, 10000), "99.99 %") if endless else (Fraction(1), "always")
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
 from dptally.exact.integer_columns import integer_column, integers
-from dptally.laws.reading import read_law
+from dptally.laws.registry import law_from_facts
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness.keyed import KeyedWords, WordsOfRows
@@ -29,7 +29,7 @@ from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.errors import marked
 
 if TYPE_CHECKING:
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
 
 __all__ = ["BoundUnits", "DrawKeys", "Halves"]
 
@@ -126,7 +126,7 @@ class DrawKeys:
         if failure is not None:
             raise failure
 
-    def _draw(self, law: ReleasedLaw, keyed: KeyedWords, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _draw(self, law: Law, keyed: KeyedWords, batch: pa.RecordBatch) -> pa.RecordBatch:
         width = batch.num_columns - 1
         keys, counts = batch.select(range(width)), integers(batch.column(width))
         _check(keys, counts, self._count)
@@ -136,7 +136,7 @@ class DrawKeys:
         return pa.RecordBatch.from_arrays([*columns, integer_column(values[kept])], names=[*keys.schema.names, "value"])
 
     def _values(
-        self, law: ReleasedLaw, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
+        self, law: Law, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
         if not self._sampled:
             return law.draw(counts, words)
@@ -162,7 +162,7 @@ def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], co
 
 
 @lru_cache(maxsize=8)
-def certified_law(facts: str, table: str) -> ReleasedLaw:
+def certified_law(facts: str, table: str) -> Law:
     """Make the law again from its parameters, judge it here, and compare its table with the driver's.
 
     Once for each Python worker. Nothing that is drawn from travels, so nothing can be exchanged on the way.
@@ -170,7 +170,7 @@ def certified_law(facts: str, table: str) -> ReleasedLaw:
     Raises:
         PrivacyViolation: the table is not the one that the driver has certified.
     """
-    law = read_law(json.loads(facts))
+    law = law_from_facts(json.loads(facts))
     if law.certify().table_sha256 != table:
         raise PrivacyViolation(
             "an executor makes another table than the driver; use one version of dptally everywhere."

@@ -15,7 +15,7 @@ from dptally.spark.jobs import run
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.laws.reading import ReleasedLaw
+    from dptally.laws.base import Law
     from dptally.privacy.guarantee import Guarantee
     from dptally.verifiers.tables import Certificate
 
@@ -34,7 +34,7 @@ class SparkRelease(DataFrame):
         law: the law of the values.
     """
 
-    def __init__(self, frame: Any, guarantee: Guarantee, certificate: Certificate, law: ReleasedLaw) -> None:
+    def __init__(self, frame: Any, guarantee: Guarantee, certificate: Certificate, law: Law) -> None:
         super().__init__(frame._jdf, frame.sparkSession)
         self.guarantee = guarantee
         self.certificate = certificate

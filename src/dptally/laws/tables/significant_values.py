@@ -20,7 +20,7 @@ class SignificantValues:
     """The weight g(j) for a value j from `real_from` on, and 0 below.
 
     Whether a key is released depends on all others, so there is no expectation over the law of one key; what one key
-    may be off is `HeaviestNoise.key_error`.
+    may be off is `TopKNoise.key_error`.
 
     Args:
         real_from: the first value that counts.

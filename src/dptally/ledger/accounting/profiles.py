@@ -36,11 +36,11 @@ def law_measures(law: tuple[tuple[str, Any], ...], step: Fraction) -> tuple[Loss
     Raises:
         InvalidParameter: for a law whose profile is not known.
     """
-    from dptally.laws.reading import read_law
+    from dptally.laws.registry import law_from_facts
 
     facts = dict(law)
     try:
-        made: Any = read_law(facts)
+        made: Any = law_from_facts(facts)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InvalidParameter("a part of an event has a law that cannot be accounted for.") from None
     name = facts["name"]
