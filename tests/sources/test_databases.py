@@ -21,7 +21,8 @@ import dptally
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource, MissingDependency
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
-from dptally.sources.databases import check_only_one_statement, file_of_url, table_parts
+from dptally.sources.databases import file_of_url
+from dptally.sources.selection import check_only_one_statement, table_parts
 from tests.sources.counting import counts_of
 
 MARKER = "SECRETMARKER"

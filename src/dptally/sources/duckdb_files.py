@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dptally.errors import DptallyError, InvalidSource
 from dptally.sources.columns import quote_identifier, require_columns
-from dptally.sources.databases import Selection
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
+from dptally.sources.selection import Selection
 
 __all__ = ["open_duckdb_file"]
 

@@ -11,36 +11,24 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier, quote_literal, require_columns
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
+from dptally.sources.text_files import COMPRESSED, open_csv, open_json_lines, open_standard_input
 
 __all__ = ["find_files", "format_of_name", "open_files", "refuse_same_files"]
 
 _ENDINGS = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"
 }  # fmt: skip
-_FORMATS = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "json": "jsonl",
-    "parquet": "parquet",
-}
-_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+_FORMATS = {ending[1:]: kind for ending, kind in _ENDINGS.items()}
 
 
 def format_of_name(path: str) -> str | None:
     """Return the format a file name or glob ends in, or None."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
+    if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
         if suffixes and suffixes[-1] == ".parquet":
             return None  # Parquet compresses inside; an outer layer would hide its footer
     return _ENDINGS.get(suffixes[-1]) if suffixes else None
-
-
-def compression_of_name(path: str) -> str | None:
-    """Return the compression a file name ends in, as Arrow calls it, or None."""
-    return _COMPRESSED.get(Path(path).suffix.lower())
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -111,8 +99,6 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
         InvalidParameter: the format is unknown or mixed, or a column is not there.
         InvalidSource: a file is missing, empty or damaged.
     """
-    from dptally.sources.text_files import open_csv, open_json_lines, open_standard_input
-
     if format_name is not None and format_name not in _FORMATS:
         raise InvalidParameter(f"format must be one of csv, tsv, jsonl, parquet, got {format_name!r}.")
     if list(patterns) == ["-"]:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.adbc_streams import Stream, driver, fetch, schema_of
 from dptally.sources.columns import MAXIMUM_COUNT, quote_identifier, quote_literal, require_columns, unsupported
-from dptally.sources.databases import Selection
 from dptally.sources.engine import Session, describe
 from dptally.sources.scan import Scan
+from dptally.sources.selection import Selection
 
 __all__ = ["open_postgresql"]
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.sources.adbc_streams import Stream, driver, fetch
 from dptally.sources.columns import quote_identifier, require_columns
-from dptally.sources.databases import Selection
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
+from dptally.sources.selection import Selection
 from dptally.sources.undeclared import define_functions, float_expression
 
 __all__ = ["open_sqlite"]

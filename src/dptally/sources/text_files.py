@@ -19,12 +19,12 @@ from typing import Any
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_literal, require_columns
 from dptally.sources.engine import OPEN_FILES, Session
-from dptally.sources.files import compression_of_name
 from dptally.sources.scan import Scan
 from dptally.sources.undeclared import define_functions, read_json
 
-__all__ = ["open_csv", "open_json_lines", "open_standard_input"]
+__all__ = ["COMPRESSED", "open_csv", "open_json_lines", "open_standard_input"]
 
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}  # endings of names, and what Arrow calls them
 _START = 1 << 20  # bytes looked at to find a header or the fields of JSON objects
 _SAMPLE_LINES = 100
 _LONGEST_LINE = 1 << 24
@@ -207,7 +207,7 @@ def _start_of(name: str) -> bytes:
 
     try:
         with pa.OSFile(name, "rb") as raw:
-            compression = compression_of_name(name)
+            compression = COMPRESSED.get(Path(name).suffix.lower())
             stream = pa.CompressedInputStream(raw, compression) if compression else raw
             start = bytes(stream.read(_START))
     except (pa.ArrowException, OSError):

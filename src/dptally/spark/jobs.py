@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from dptally.errors import DptallyError
 from dptally.spark.errors import explain
-from dptally.spark.rows import is_stopped
 
-__all__ = ["Progress", "guarded", "run"]
+__all__ = ["Progress", "guarded", "is_stopped", "run"]
 
 Progress = Callable[[str, float | None], None]
 _Result = TypeVar("_Result")
@@ -72,6 +71,17 @@ def guarded(frame: Any, action: Callable[[], _Result]) -> _Result:
     except Exception as error:
         failure = _explained(error, frame)
     raise failure
+
+
+def is_stopped(frame: Any) -> bool:
+    """Whether the session of a DataFrame is gone, or the Java below it."""
+    from py4j.protocol import Py4JError
+
+    context = frame.sparkSession._sc
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Py4JError:
+        return True
 
 
 def _explained(error: BaseException, frame: Any) -> DptallyError:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import MAXIMUM_COUNT, require_columns, unsupported
 from dptally.sources.rows import check_request
+from dptally.spark.jobs import guarded, is_stopped
 
-__all__ = ["SparkRows", "is_stopped", "open_frame", "require_running"]
+__all__ = ["SparkRows", "open_frame", "require_running"]
 
 _AS_THEY_ARE = (
     "BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "DateType", "TimestampType",
@@ -64,17 +65,6 @@ def require_running(frame: Any, *, streaming: bool = False) -> None:
         raise InvalidParameter("this needs a streaming DataFrame (spark.readStream), and this one is none.")
 
 
-def is_stopped(frame: Any) -> bool:
-    """Whether the session of a DataFrame is gone, or the Java below it."""
-    from py4j.protocol import Py4JError
-
-    context = frame.sparkSession._sc
-    try:
-        return context._jsc is None or bool(context._jsc.sc().isStopped())
-    except Py4JError:
-        return True
-
-
 def open_frame(
     frame: Any,
     *,
@@ -95,8 +85,6 @@ def open_frame(
     names = check_request(key, unit, count, nulls)
     if names is None:
         raise InvalidParameter("key must name the key column of a table.")
-    from dptally.spark.jobs import guarded
-
     require_running(frame, streaming=streaming)
     return guarded(frame, lambda: _select(frame, names, unit, count, nulls))
 

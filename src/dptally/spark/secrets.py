@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dptally.randomness import SystemBits
 from dptally.randomness.keyed import SECRET_BYTES, draw_secret
 from dptally.spark.drawing import Halves
-from dptally.spark.rows import is_stopped
+from dptally.spark.jobs import is_stopped
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource

@@ -43,7 +43,8 @@ from dptally.exact import as_count
 from dptally.mechanisms.private_misra_gries import publish_sketch
 from dptally.randomness import SystemBits
 from dptally.spark.errors import explain, marked
-from dptally.spark.rows import is_stopped, open_frame, require_running
+from dptally.spark.jobs import is_stopped
+from dptally.spark.rows import open_frame, require_running
 from dptally.spark.sketching import check_capacity, declared_kind, merged_sketch
 from dptally.summaries.misra_gries import MisraGriesSketch
 
