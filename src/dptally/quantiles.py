@@ -13,7 +13,7 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.ledger.paying import Paid, paying
-from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
+from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.privacy.guarantee import Guarantee
 from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
@@ -203,7 +203,7 @@ def find_quantile(
         step = search.start()
         while not isinstance(step, QuantileAnswer):
             cells = np.array([below[step.split], below[-1] - below[step.split]], dtype=np.int64)
-            reported = draw_counts(search.law, cells, paid.bits)
+            reported = search.law.draw_nodes(cells, paid.bits)
             step = search.receive((int(reported[0]), int(reported[1])))
         found = step.drawn_for(unit, private=bits.private)
         return replace(found, guarantee=paid.sign(found.guarantee))

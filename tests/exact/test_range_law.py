@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from dptally.errors import PrivacyViolation
-from dptally.estimates.node_sums import _SumOfCopies, lower_of_binomial, node_sums, upper_of_binomial
 from dptally.exact import exp_bounds
 from dptally.exact.binomial import binomial_row
+from dptally.laws.binomial_bounds import lower_of_binomial, upper_of_binomial
 from dptally.laws.bounded_geometric import DyadicGeometric
+from dptally.laws.node_sums import _SumOfCopies
 from dptally.laws.quantile_search import QuantileRounds
 from dptally.laws.range_trees import certify_tree, make_tree_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
@@ -170,7 +171,7 @@ def test_sums_of_nodes_are_covered_exactly(mechanism: str, counts: tuple[int, ..
     """For given true counts, bounds of the sum over all outcomes of all nodes miss with at most the stated error."""
     law = make_tree_law("2", "0.2", levels=2, mechanism=mechanism).law
     assert isinstance(law, SampleAndThreshold | WeightedSample)
-    sums, error = node_sums(law), 0.1
+    sums, error = law.node_sums(), 0.1
     outcomes = list(tree_law(law, counts).items())
     shown = np.array([[value or 0 for value in values] for values, _ in outcomes])
     hidden = (shown == 0).sum(axis=1)
@@ -190,7 +191,7 @@ def test_sums_of_noise_are_covered_exactly() -> None:
 
     error = 0.05
     facts = np.array([1000]), np.array([2]), np.array([0])
-    lower, upper = (find(*facts, error / 2) for find in (node_sums(law).lower, node_sums(law).upper))
+    lower, upper = (find(*facts, error / 2) for find in (law.node_sums().lower, law.node_sums().upper))
     width = int(upper[0]) - 1000
     assert lower[0] == 1000 - width
     inside = sum(noise(first) * noise(total - first) for total in range(-width, width + 1) for first in range(-39, 40))

@@ -12,7 +12,6 @@ from math import comb
 import numpy as np
 import pytest
 
-from dptally.estimates.frequencies import bound_heaviest
 from dptally.exact import exp_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
@@ -211,7 +210,7 @@ def test_bounds_of_single_keys_hold_for_whole_releases() -> None:
     """A key of any frequency has bounds that miss it with probability at most beta, whether somebody has it or not."""
     mechanism, beta = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6), Fraction(1, 5)
     values = np.arange(7)
-    found = bound_heaviest(mechanism.law, values, beta, keys=1)
+    found = mechanism.law.invert(values, beta)
     assert found.upper is not None
     for count in range(7):
         law = dense_law(4, {2: count, 0: 3}, 2, mechanism.law.noise.row)  # type: ignore[union-attr]
@@ -227,7 +226,7 @@ def test_bounds_of_single_keys_hold_for_whole_releases() -> None:
 def test_bounds_of_all_keys_hold_together() -> None:
     """With as many keys as are kept, no released key is outside its bounds, but for beta."""
     mechanism, beta = SparseHistogram("3", universe=IntegerRange(0, 3), keep=2, bound=6), Fraction(1, 5)
-    found = bound_heaviest(mechanism.law, np.arange(7), beta, keys=2)
+    found = mechanism.law.invert_together(np.arange(7), beta, among=7)
     assert found.upper is not None
     for counts in ({}, {0: 1}, {0: 2, 3: 1}, {1: 3, 2: 6}):
         law = dense_law(4, counts, 2, mechanism.law.noise.row)  # type: ignore[union-attr]

@@ -220,8 +220,8 @@ FAULTS: tuple[Fault, ...] = (
         name="sketch-error-of-one-counter-for-all",
         breaks=("LT25 Lemma 13", "LT25 Theorem 14", "LT25 Theorem 30"),
         file="estimates/sketch_error.py",
-        old="missed = beta / counters",
-        new="missed = beta",
+        old="law.counter_error(beta, counters)",
+        new="law.counter_error(beta, 1)",
         tests=(f"{_LAWS}::test_the_stated_error_is_exceeded_as_seldom_as_stated",),
     ),
     Fault(

@@ -189,15 +189,15 @@ FAULTS: tuple[Fault, ...] = (
         name="one-coin-for-all-levels",
         breaks=("BC22 Lemma 9",),
         file="mechanisms/range_histograms.py",
-        old="            released.append(draw_counts(self.law, counts, bits))\n",
-        new="            counts = counts if released else draw_counts(self.law, counts, bits)\n"
+        old="            released.append(self.law.draw_nodes(counts, bits))\n",
+        new="            counts = counts if released else self.law.draw_nodes(counts, bits)\n"
         "            released.append(counts)\n",
         tests=("tests/exact/test_range_law.py::test_every_level_has_coins_of_its_own",),
     ),
     Fault(
         name="hidden-nodes-taken-for-empty",
         breaks=("BC22 Lemma 9",),
-        file="estimates/node_sums.py",
+        file="laws/node_sums.py",
         old="upper_of_binomial(sums + hidden * (self._threshold - 1), self._rate, error)",
         new="upper_of_binomial(sums, self._rate, error)",
         tests=("tests/exact/test_range_law.py::test_sums_of_nodes_are_covered_exactly",),

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
-from dptally.mechanisms.range_histograms import RangeHistograms, draw_counts
+from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.privacy.guarantee import Guarantee
 from dptally.randomness import SeededBits
 from dptally.releases.range_release import RangeRelease
@@ -104,7 +104,7 @@ def test_bounds_of_searches_hold_as_often_as_stated(mechanism: str) -> None:
             step = search.start()
             while not isinstance(step, QuantileAnswer):
                 cells = np.array([below[step.split], 3000 - below[step.split]])
-                reported = draw_counts(fresh.law, cells, bits)
+                reported = fresh.law.draw_nodes(cells, bits)
                 step = search.receive((int(reported[0]), int(reported[1])))
             missed += not step.lower <= true <= step.upper  # type: ignore[operator]
         assert missed <= limit(50)

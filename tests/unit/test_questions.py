@@ -21,9 +21,9 @@ from dptally.estimates.frequencies import estimate_frequencies
 from dptally.estimates.functions import frequency_function
 from dptally.estimates.order_statistics import expected_kendall_tau, pair_concordance
 from dptally.estimates.subset_sums import Sum, estimate_sum
-from dptally.estimates.sum_bounds import unclamped
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme
+from dptally.laws.sum_bounds import unclamped
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 

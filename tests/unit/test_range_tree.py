@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptally.estimates.node_sums import node_sums
 from dptally.estimates.range_tree import RangeTree
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.sample_and_threshold import SampleAndThreshold
@@ -30,8 +29,8 @@ def tree(leaves: list[int], fan: int, law: SampleAndThreshold | DyadicGeometric 
     values = levels_of(leaves, fan)
     if isinstance(law, SampleAndThreshold):
         values = [law.report(level) for level in values]
-        return RangeTree(node_sums(law), fan, values, [level > 0 for level in values])
-    return RangeTree(node_sums(law), fan, values, [np.ones(len(level), dtype=bool) for level in values])
+        return RangeTree(law.node_sums(), fan, values, [level > 0 for level in values])
+    return RangeTree(law.node_sums(), fan, values, [np.ones(len(level), dtype=bool) for level in values])
 
 
 counts = st.lists(st.integers(0, 60), min_size=2, max_size=70)
@@ -73,7 +72,7 @@ def test_children_add_up_and_nothing_is_negative(leaves: list[int], fan: int, se
     levels = [level + noise.integers(-20, 20, len(level)) for level in levels_of(leaves, fan)]
     if sampled:
         levels = [SAMPLED.report(level) for level in levels]
-    made = RangeTree(node_sums(law), fan, levels, [level > 0 if sampled else level == level for level in levels])
+    made = RangeTree(law.node_sums(), fan, levels, [level > 0 if sampled else level == level for level in levels])
     for parents, children in zip(made.consistent, made.consistent[1:], strict=False):
         padded = np.zeros(len(parents) * fan)
         padded[: len(children)] = children
@@ -96,7 +95,7 @@ def test_hidden_nodes_cost_a_rank_linearly_in_the_threshold(leaves: list[int], f
     most = SAMPLED.threshold - 1
     assert (lost >= 0).all() and (lost <= before.hidden * most).all()
     assert (before.hidden <= (fan - 1) * len(made.values)).all()
-    bounds = node_sums(SAMPLED)
+    bounds = SAMPLED.node_sums()
     reached = bounds.upper(before.sums, before.nodes, before.hidden, 0.1)
     assert reached == pytest.approx(bounds.upper(before.sums + before.hidden * most, before.nodes, 0 * edges, 0.1))
 
@@ -111,7 +110,7 @@ def test_agreement_is_weighted_least_squares() -> None:
     """Where nothing is clipped and all variances are equal, the two passes give the least squares solution."""
     noise = np.random.default_rng(5)
     levels = [level + noise.integers(-3, 4, len(level)) for level in levels_of([100 + 7 * at for at in range(27)], 3)]
-    made = RangeTree(node_sums(NOISY), 3, levels, [np.ones(len(level), dtype=bool) for level in levels])
+    made = RangeTree(NOISY.node_sums(), 3, levels, [np.ones(len(level), dtype=bool) for level in levels])
     design = np.concatenate([np.kron(np.eye(len(level)), np.ones(27 // len(level))) for level in levels])
     leaves = np.linalg.lstsq(design, np.concatenate(levels).astype(float), rcond=None)[0]
     assert made.consistent[-1] == pytest.approx(leaves, abs=1e-6)
@@ -120,7 +119,7 @@ def test_agreement_is_weighted_least_squares() -> None:
 def test_a_hidden_child_takes_most_of_the_remainder() -> None:
     """Of what reported children leave of their parent, a hidden sibling gets more than they give way."""
     values = [np.array([100]), np.array([80, 0])]
-    made = RangeTree(node_sums(SAMPLED), 2, values, [level > 0 for level in values])
+    made = RangeTree(SAMPLED.node_sums(), 2, values, [level > 0 for level in values])
     alone = 80 / float(SAMPLED.rate)
     reported, hidden = made.consistent[1]
     assert hidden > 0

@@ -245,9 +245,7 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
 def _why_empty(release: Release) -> str:
     from fractions import Fraction
 
-    from dptally.laws.top_k_noise import TopKNoise
-
-    if isinstance(release.law, TopKNoise):
+    if release.law.keep is not None:
         return (
             f"No key stood out: more than {release.law.keep:,} keys, or none, had the largest noisy counts. "
             "A larger capacity, more data, coarser keys, fewer keys per unit, or a larger epsilon would release more."

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dptally.estimates.node_sums import NodeSums
+from dptally.laws.node_sums import NodeSums
 
 __all__ = ["Part", "RangeTree"]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
-from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
@@ -64,21 +60,6 @@ def sketch_error(law: Law, guarantee: Guarantee, shortfall: Shortfall | None, co
     level = as_confidence(confidence)
     beta = (1 - level) * (Fraction(9, 10) if shortfall is not None else 1)
     counters = guarantee.sketch_capacity * guarantee.sketches
-    missed = beta / counters
-    if isinstance(law, ThresholdedNoise):
-        # P[Z > q] = P[D < R - q]; half of the error for each side.
-        over = max(0, law.reach - bisect_left(law.cumulative, missed / 2 * law.whole + 1))
-        lower_tail = [law.whole - reached for reached in reversed(law.cumulative)]  # P[D > 2R - i]
-        under = max(0, law.reach - bisect_left(lower_tail, missed / 2 * law.whole + 1) + 1)
-        over, under = over + law.slack, under + law.slack
-        hidden = law.threshold - 1 + under
-    elif isinstance(law, TopKNoise):
-        over = under = hidden = law.simultaneous_error(beta)
-    elif isinstance(law, WeightedSample):
-        # The value w + 1 - D is below w - q with probability 1 - P[D <= q + 1]; what is hidden is below pi's quantile.
-        over, under = 1, max(0, bisect_left(law.tails, (1 - missed) * law.tails[-1]) - 1)
-        hidden = bisect_left(law.cumulative, (1 - missed) * law.cumulative[-1])
-    else:
-        raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
+    over, under, hidden = law.counter_error(beta, counters)
     sketch = None if shortfall is None else shortfall.upper((1 - level) / 10)
     return SketchError(over, under, hidden, sketch, float(level))

@@ -11,9 +11,6 @@ import numpy as np
 
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together
 from dptally.estimates.functions import frequency_function, one_per_key
-from dptally.estimates.sum_bounds import bound_clamped_sum, bound_weighted_sum, unclamped
-from dptally.laws.clamped_noise import ClampedNoise
-from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,7 +105,7 @@ def estimate_sum(
 
     The interval. Each key gets an equal part of the allowed error: then the bounds of all of them hold together, and
     those of the sum, whatever g and L are. For g(w) = w and equal factors half of the error goes to bounds that know
-    that independent errors cancel (`dptally.estimates.sum_bounds`), and the better ones are taken. All of them hold
+    that independent errors cancel (`dptally.laws.sum_bounds`), and the better ones are taken. All of them hold
     for every set of released keys, so that a question may look at which keys there are, but not at their values.
 
     Extrapolation. [CGSS21, (10)] estimates the sum over all keys, released or not, by weights a_j for values j: with
@@ -133,12 +130,12 @@ def estimate_sum(
     """
     level = as_confidence(confidence)
     wanted = frequency_function(of)
-    by_value, complete = chosen_among is not None, isinstance(law, ClampedNoise)
+    by_value = chosen_among is not None
     times = np.ones(len(values)) if factors is None else factors
     beyond = None if kind is None else float((law.estimator(kind, wanted).weights(values) * times).sum())
 
     def found(estimate: float, lower: float, upper: float) -> Sum:
-        return Sum(estimate, lower, upper, len(values), float(level), by_value, complete, extrapolation=beyond)
+        return Sum(estimate, lower, upper, len(values), float(level), by_value, law.complete, extrapolation=beyond)
 
     if not len(values):
         return found(0.0, 0.0, 0.0)
@@ -151,10 +148,11 @@ def estimate_sum(
         return found(math.nan, *bounds)
     likely = estimate_frequencies(law, values, level).estimate
     estimate = float((_apply(wanted, values if likely is None else likely) * times).sum())
+    unbiased = None if by_value else law.unbiased(values, lambda counts: _apply(wanted, counts))
+    if unbiased is not None:
+        estimate = float((unbiased * times).sum())
     linear = wanted is None and not by_value and bool(times[0] > 0) and bool((times == times[0]).all())
-    if isinstance(law, ClampedNoise) and not by_value:
-        estimate = float((unclamped(law, values, lambda counts: _apply(wanted, counts)) * times).sum())
-    linear = linear and (isinstance(law, ClampedNoise) or (isinstance(law, WeightedSample) and law.scheme is None))
+    linear = linear and law.bounds_sums
     # How far a sketch falls short was told once, for all keys: a tenth of the error is enough for all of them.
     beta, missing = 1 - level, 0
     if shortfall is not None:
@@ -165,11 +163,7 @@ def estimate_sum(
     most = _apply(wanted, (values if each.upper is None else each.upper) + missing)
     lower = float((np.where(times < 0, most, least) * times).sum())
     upper = float((np.where(times < 0, least, most) * times).sum())
-    together = None
-    if linear and isinstance(law, WeightedSample):
-        together = bound_weighted_sum(law, values, float(error))
-    elif linear and isinstance(law, ClampedNoise):
-        together = bound_clamped_sum(law, values, float(error))
+    together = law.bound_sum(values, float(error)) if linear else None
     if together is not None:
         lower = max(lower, float(times[0]) * together[0])
         upper = min(upper, float(times[0]) * (together[1] + missing * len(values)))

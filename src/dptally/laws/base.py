@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dptally.laws.inversion import FrequencyEstimates
+    from dptally.laws.node_sums import NodeSums
     from dptally.laws.sampling_schemes import Scheme
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
 __all__ = [
     "LARGEST_FREQUENCY",
+    "LARGEST_VALUE",
+    "CountFunction",
     "Estimator",
     "EstimatorKind",
     "FrequencyFunction",
@@ -28,8 +32,10 @@ __all__ = [
 ]
 
 LARGEST_FREQUENCY = 1 << 62
+LARGEST_VALUE = LARGEST_FREQUENCY + (1 << 32)  # the largest count, and more noise than any table has
 EstimatorKind = Literal["mle", "lower", "unbiased"]
 FrequencyFunction = Callable[[int], int | float | Fraction]
+CountFunction = Callable[["NDArray[np.int64]"], "NDArray[np.float64]"]  # for many counts at once
 
 
 @runtime_checkable
@@ -94,6 +100,14 @@ class Law(ABC):
         name: in messages.
         values: whether values are reported with the keys.
         scheme: how keys are sampled, None if they are not.
+        threshold: the smallest value that is reported; it may take the law's table to know.
+        rate: with which probability a unit is kept before values are counted; None where all are.
+        keep: how many keys are released at most; None for any number.
+        universe: name of the universe all of whose keys take part; None where those of the data do.
+        universe_size: how many keys it has.
+        complete: whether every key of a public list has a value, so that nothing is hidden.
+        at_least: whether reporting probabilities are lower bounds, because they depend on other keys.
+        endless: whether the noise has no end worth naming, so that no count is said to be reported always.
         judged_for_unit: whether the certificate speaks of all keys of a unit, not of one.
     """
 
@@ -103,6 +117,14 @@ class Law(ABC):
     values: bool = True
     scheme: Scheme | None = None
     judged_for_unit: ClassVar[bool] = False
+    complete: ClassVar[bool] = False
+    threshold: int = 1
+    rate: Fraction | None = None
+    keep: int | None = None
+    universe: str | None = None
+    universe_size: int | None = None
+    at_least: ClassVar[bool] = False
+    endless: ClassVar[bool] = False
 
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data, exact: what `from_facts` makes it from again."""
@@ -141,6 +163,53 @@ class Law(ABC):
     @abstractmethod
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn reported values into estimates of sums."""
+
+    @property
+    def largest_value(self) -> int:
+        """No value of a release is larger."""
+        return LARGEST_VALUE
+
+    @property
+    def reading(self) -> str:
+        """What a reader of a table must know about keys that are listed, or not, in a sentence."""
+        return "A key that is not listed may still occur; see what chance it had to appear."
+
+    # ---- estimates from reported values ----
+
+    @abstractmethod
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """The most likely frequency for each value, with bounds that miss with probability beta among released keys."""
+
+    def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
+        """The same with bounds that all hold at once but for beta, for values that are some of `among` released."""
+        return self.invert(values, beta / among)
+
+    def unbiased(self, values: NDArray[np.int64], of: CountFunction) -> NDArray[np.float64] | None:
+        """Numbers whose expectations are `of` the frequencies, for keys chosen without regard to values; None: none."""
+        return None
+
+    bounds_sums: bool = False  # whether there are bounds of a sum that know that independent errors cancel
+
+    def bound_sum(self, values: NDArray[np.int64], beta: float) -> tuple[float, float] | None:
+        """Such bounds for the frequencies of released keys, each missed with beta / 2 at most; None if they fail."""
+        return None
+
+    def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
+        """For all counters of a sketch at once: how much noise may have added, taken, and what it may have hidden.
+
+        Args:
+            beta: probability that any of the three is exceeded.
+            counters: how many there are.
+        """
+        raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
+
+    def draw_nodes(self, counts: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each node of a tree."""
+        return self.draw(counts, bits)
+
+    def node_sums(self) -> NodeSums:
+        """What released nodes of a tree say about the units in them together."""
+        raise InvalidParameter(f"the law {self.name!r} is not one for trees of counts.")
 
 
 def read_flag(stored: object) -> bool:

@@ -14,13 +14,20 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_fraction, exp_bounds
 from dptally.laws.clamped_noise import ADD_OR_REMOVE, ClampedNoise, Neighbours
+from dptally.laws.node_sums import NodeSums, ShiftedNodes
 from dptally.laws.tables.two_sided_geometric import LARGEST_REACH
 from dptally.verifiers.pure import certify_clamped_noise
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dptally.randomness import BitSource
 
 __all__ = [
     "BoundedGeometric",
@@ -113,6 +120,18 @@ class DyadicGeometric(ClampedNoise):
     def from_facts(cls, facts: dict[str, Any]) -> Self:
         """Make the law from its parameters."""
         return cls(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
+
+    def draw_nodes(self, counts: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each node of a tree, not clamped at 0.
+
+        A sum of clamped values is too large. So R is added to every count first, R the largest noise, and taken off
+        again: counts of neighbours are neighbours after it as before, and values may be negative.
+        """
+        return self.draw(counts + self.reach, bits) - self.reach
+
+    def node_sums(self) -> NodeSums:
+        """Symmetric noise on every node."""
+        return ShiftedNodes(self)
 
     @cached_property
     def _integers(self) -> tuple[tuple[int, ...], int]:

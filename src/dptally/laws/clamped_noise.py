@@ -14,7 +14,9 @@ import numpy as np
 from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.base import LARGEST_FREQUENCY, CountFunction, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
 from dptally.verifiers.pure import (
     certify_clamped_noise,
     certify_dyadic_noise,
@@ -64,6 +66,9 @@ class ClampedNoise(Law):
 
     name = "clamped_noise"
     delta = Fraction(0)
+    complete = True
+    threshold = 0
+    bounds_sums = True
 
     def __init__(self, epsilon: object, bound: object, neighbours: Neighbours) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -83,6 +88,13 @@ class ClampedNoise(Law):
     def key_epsilon(self) -> Fraction:
         """What one key's law keeps: epsilon divided by the number of counts that change."""
         return self.epsilon / self.keys_changed
+
+    @property
+    def largest_value(self) -> int:
+        """B."""
+        return self.bound
+
+    reading = "Every key of the public list has a value, also those that nobody has; noise is part of it."
 
     # ---- the integers ----
 
@@ -344,6 +356,20 @@ class ClampedNoise(Law):
         if kind != "mle":
             raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
         return IdentityEstimator(self, of)
+
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """The value and `error_quantile` on both sides: every key has a value, so nothing is selected."""
+        error = self.error_quantile(beta)
+        lower, upper = np.maximum(values - error, 0), np.minimum(values, self.bound - error) + error
+        return FrequencyEstimates(values.copy(), lower, upper)
+
+    def unbiased(self, values: NDArray[np.int64], of: CountFunction) -> NDArray[np.float64]:
+        """See `dptally.laws.sum_bounds.unclamped`."""
+        return unclamped(self, values, of)
+
+    def bound_sum(self, values: NDArray[np.int64], beta: float) -> tuple[float, float] | None:
+        """See `dptally.laws.sum_bounds.bound_clamped_sum`."""
+        return bound_clamped_sum(self, values, beta)
 
     # ---- errors ----
 

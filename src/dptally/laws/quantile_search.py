@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
-from dptally.estimates.node_sums import node_sums
 from dptally.exact import as_count
-from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.range_trees import make_tree_law
-from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending, law_part
 from dptally.releases.range_release import as_share
@@ -169,7 +166,7 @@ class QuantileRounds:
         self.rounds = usual if rounds is None else as_count("rounds", rounds, largest=1000)
         made = make_tree_law(epsilon, delta, levels=self.rounds, mechanism=mechanism, rate=rate)
         self.epsilon, self.delta, self.law, self.certificate = made.epsilon, made.delta, made.law, made.certificate
-        self._sums = node_sums(self.law)
+        self._sums = self.law.node_sums()
         self._received: list[tuple[int, int]] = []
         self._shares = {0: 0.0, grid.bins: 1.0}  # estimated share below each threshold
         self._left, self._right = 0, grid.bins  # the quantile's bin is one from `left` to below `right`
@@ -197,9 +194,8 @@ class QuantileRounds:
         split = self._split
         if split is None:
             return self._answer()
-        rate = self.law.rate if isinstance(self.law, SampleAndThreshold) else None
         threshold = self.grid.value(self.grid.edge(split))
-        return Round(len(self._received) + 1, self.rounds, split, threshold, self.grid, rate)
+        return Round(len(self._received) + 1, self.rounds, split, threshold, self.grid, self.law.rate)
 
     def receive(self, counts: tuple[int, int]) -> Round | QuantileAnswer:
         """Take what the law let out of the open question's two counts, and go on.
@@ -216,10 +212,9 @@ class QuantileRounds:
         if split is None:
             raise InvalidParameter("the search has ended: no question is open.")
         below, rest = (_whole(count) for count in counts)
-        if not isinstance(self.law, DyadicGeometric):
-            least = self.law.threshold if isinstance(self.law, SampleAndThreshold) else 1
-            if any(count != 0 and count < least for count in (below, rest)):
-                raise InvalidParameter(f"counts must be 0 or at least {least}: the law reports no others.")
+        least = self.law.threshold
+        if not self.law.complete and any(count != 0 and count < least for count in (below, rest)):
+            raise InvalidParameter(f"counts must be 0 or at least {least}: the law reports no others.")
         self._received.append((below, rest))
         lower, upper, share = self._share(np.array([below, rest]))
         self._shares[split] = share
@@ -238,7 +233,7 @@ class QuantileRounds:
     def _share(self, counts: NDArray[np.int64]) -> tuple[float, float, float]:
         """Bounds and estimate of the share below the threshold, from what was reported of both sides."""
         error = float(1 - self.confidence) / self.rounds
-        reported = np.ones(2, dtype=bool) if isinstance(self.law, DyadicGeometric) else counts != 0
+        reported = np.ones(2, dtype=bool) if self.law.complete else counts != 0
         facts = counts, np.ones(2, dtype=np.int64), (~reported).astype(np.int64)
         # Each side of the share rests on one side of either count: error / 4 each, so error / 2 for each side.
         low, high = self._sums.lower(*facts, error / 4), self._sums.upper(*facts, error / 4)
@@ -282,7 +277,7 @@ class QuantileRounds:
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
             "mechanism": self.mechanism,
-            "rate": str(self.law.rate) if isinstance(self.law, SampleAndThreshold) else None,
+            "rate": None if self.law.rate is None else str(self.law.rate),
             "confidence": str(self.confidence),
             "rounds": self.rounds,
             "received": [list(counts) for counts in self._received],

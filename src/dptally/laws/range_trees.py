@@ -16,7 +16,7 @@ from dptally.verifiers.pure import certify_pure_copies
 from dptally.verifiers.tables import certify_copies
 
 if TYPE_CHECKING:
-    from dptally.estimates.node_sums import TreeLaw
+    from dptally.laws.base import Law
     from dptally.verifiers.tables import Certificate
 
 __all__ = ["MECHANISMS", "CertifiedTreeLaw", "certify_tree", "make_tree_law"]
@@ -31,7 +31,7 @@ class CertifiedTreeLaw:
 
     epsilon: Fraction
     delta: Fraction
-    law: TreeLaw
+    law: Law
     certificate: Certificate
 
 
@@ -56,7 +56,7 @@ def make_tree_law(
     if rate is not None and mechanism != "sample_and_threshold":
         raise InvalidParameter(f"rate is for the mechanism 'sample_and_threshold', got {mechanism!r}.")
     whole_epsilon, whole_delta = as_epsilon(epsilon), Fraction(0)
-    law: TreeLaw
+    law: Law
     if mechanism == "dense":
         if delta is not None and as_fraction("delta", delta) != 0:
             raise InvalidParameter(f"delta must be 0 for the mechanism 'dense', got {delta}.")
@@ -72,12 +72,12 @@ def make_tree_law(
     return CertifiedTreeLaw(whole_epsilon, whole_delta, law, certify_tree(law, levels, whole_epsilon, whole_delta))
 
 
-def certify_tree(law: TreeLaw, levels: int, epsilon: Fraction, delta: Fraction) -> Certificate:
+def certify_tree(law: Law, levels: int, epsilon: Fraction, delta: Fraction) -> Certificate:
     """Judge a law for one node, and `levels` of them together: a unit is in one node of each level.
 
     Raises:
         PrivacyViolation: if the levels together exceed epsilon and delta.
     """
-    if isinstance(law, DyadicGeometric):
+    if not law.delta:
         return certify_pure_copies(law.certify(), copies=levels, epsilon=epsilon)
     return certify_copies(law.certify(), copies=levels, epsilon=epsilon, delta=delta)

@@ -13,8 +13,11 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.exact.binomial import binomial_at_least, binomial_row
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.base import LARGEST_FREQUENCY, LARGEST_VALUE, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.binomial_bounds import bounds_of_sampled
 from dptally.laws.estimators import _Weights
+from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.node_sums import NodeSums, SampledNodes
 from dptally.laws.sampling_parameters import (
     LARGEST_THRESHOLD,
     RATE_UNIT,
@@ -79,6 +82,7 @@ class SampleAndThreshold(Law):
     """
 
     name = "sample_and_threshold"
+    endless = True
 
     def __init__(self, epsilon: object, delta: object, rate: object = None, threshold: object = None) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -109,14 +113,19 @@ class SampleAndThreshold(Law):
         return self._rate, self._threshold
 
     @property
-    def rate(self) -> Fraction:
+    def rate(self) -> Fraction:  # type: ignore[override]
         """p: a multiple of 2^-32."""
         return self._pair[0]
 
     @property
-    def threshold(self) -> int:
+    def threshold(self) -> int:  # type: ignore[override]
         """t: the smallest value that is reported."""
         return self._pair[1]
+
+    @property
+    def largest_value(self) -> int:
+        """What is kept of the largest count, and more than chance adds to it."""
+        return math.floor(self.rate * LARGEST_VALUE) + (1 << 36)
 
     # ---- the contract ----
 
@@ -213,6 +222,19 @@ class SampleAndThreshold(Law):
         if kind == "lower":
             raise InvalidParameter("the law 'sample_and_threshold' has weights of kind 'lower' for frequencies only.")
         raise InvalidParameter(f"the law 'sample_and_threshold' has kinds 'mle' and 'lower' only, got {kind!r}.")
+
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """Most likely frequencies, and bounds of binomial values, in floating point with room for its errors."""
+        distinct, places = np.unique(values, return_inverse=True)
+        if len(distinct) and int(distinct[0]) < self.threshold:
+            raise InvalidParameter("a value of the release cannot have come from its law.")
+        estimate = np.array([self.most_likely(value) for value in distinct.tolist()], dtype=np.int64)
+        lower, upper = bounds_of_sampled(distinct, float(self.rate), self.threshold, float(beta))
+        return FrequencyEstimates(estimate[places], lower[places], upper[places])
+
+    def node_sums(self) -> NodeSums:
+        """Kept units of nodes."""
+        return SampledNodes(self)
 
     def most_likely(self, value: int) -> int:
         """The frequency that makes a value most likely: floor(value / p)."""

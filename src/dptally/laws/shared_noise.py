@@ -19,6 +19,7 @@ from dptally.verifiers.tables import TABLE_BITS, Certificate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dptally.laws.inversion import FrequencyEstimates
     from dptally.randomness import BitSource
 
 __all__ = ["LARGEST_CAPACITY", "SharedNoise"]
@@ -101,6 +102,10 @@ class SharedNoise(ThresholdedNoise):
             standard=read_flag(facts["standard"]),
             elements=facts["elements"],
         )
+
+    def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
+        """Bounds for all counters, whose number is fixed: their noises are not independent."""
+        return self.invert(values, beta / self.capacity)
 
     @cached_property
     def element_epsilon(self) -> Fraction:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.inversion import FrequencyEstimates, noise_offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +33,8 @@ class ThresholdedNoise(Law):
     A subclass has a `threshold` T and gives `cumulative`; it draws and certifies in its own way.
     """
 
-    threshold: int
     likely_drop = 0  # the count that makes a value most likely is the value itself
+    endless = True
     zero_is_hidden = True  # whether a count of 0 is never reported
     slack = 0  # by how much a count may exceed the whole number that bounds are given for
 
@@ -95,6 +96,25 @@ class ThresholdedNoise(Law):
         elif reported:
             law[1] = reported
         return law
+
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """Most likely counts and bounds; the law is "w + s - D if positive" with T - 1 added."""
+        below, above = noise_offsets(self.cumulative, beta)
+        moved = values - (self.threshold - 1)
+        if len(values) and int(moved.min()) < 1:
+            raise InvalidParameter("a value of the release cannot have come from its law.")
+        place = np.minimum(moved, len(below)) - 1
+        lower = np.maximum(moved + below[place] - self.shift, 1)
+        upper = np.maximum(moved + above[place] - self.shift, 1) + self.slack
+        return FrequencyEstimates(values.copy(), lower, upper)
+
+    def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
+        """P[Z > q] = P[D < R - q]; half of the error for each side."""
+        allowed = beta / counters / 2 * self.whole + 1
+        over = max(0, self.reach - bisect_left(self.cumulative, allowed)) + self.slack
+        lower_tail = [self.whole - reached for reached in reversed(self.cumulative)]  # P[D > 2R - i]
+        under = max(0, self.reach - bisect_left(lower_tail, allowed) + 1) + self.slack
+        return over, under, self.threshold - 1 + under
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn reported values into estimates of sums of a function of frequency.

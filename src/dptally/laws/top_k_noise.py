@@ -9,16 +9,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
 from dptally.exact.powers import power_bounds
 from dptally.laws.base import LARGEST_FREQUENCY, Law
 from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.verifiers.pure import certify_clamped_noise, certify_geometric_noise, certify_hidden_difference
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction
@@ -76,6 +78,10 @@ class TopKNoise(Law):
 
     name = "heaviest_noise"
     delta = Fraction(0)
+    keep: int
+    universe: str
+    at_least = True
+    endless = True
 
     def __init__(
         self,
@@ -90,7 +96,7 @@ class TopKNoise(Law):
         self.epsilon = as_epsilon(epsilon)
         self.size = as_count("size", size, largest=_LARGEST_SIZE)
         self.keep = as_count("keep", keep, largest=_LARGEST_KEEP if mixing is None else LARGEST_STRICT_KEEP)
-        self.universe = universe
+        self.universe, self.universe_size = universe, self.size
         self.mixing = None if mixing is None else as_count("mixing", mixing, largest=_LARGEST_MIXING)
         self.noise: ClampedGeometric | FixedBitsNoise = (
             ClampedGeometric(self.epsilon, bound=bound) if mixing is None else FixedBitsNoise(self.epsilon, bound)
@@ -99,6 +105,19 @@ class TopKNoise(Law):
 
     def __repr__(self) -> str:
         return f"TopKNoise(epsilon={self.epsilon}, universe={self.universe!r}, keep={self.keep})"
+
+    @property
+    def largest_value(self) -> int:
+        """The bound."""
+        return self.bound
+
+    @property
+    def reading(self) -> str:
+        """From which value on all keys are real."""
+        return (
+            f"A sparse release may list keys that nobody has. From value {self.real_from:,} on all listed keys are "
+            "real (95 % sure); below, the estimate is 0."
+        )
 
     # ---- the contract ----
 
@@ -184,6 +203,40 @@ class TopKNoise(Law):
         if kind != "mle":
             raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
         return SignificantValues(self.real_from, of)
+
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """Estimates and bounds for each key by itself, whether it is released or not; see `invert_together`.
+
+        A key that is picked because it was released although it is rare was released by chance, and more of those miss.
+        """
+        return self._bound(values, beta, keys=1)
+
+    def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
+        """Estimates and bounds for all released keys at once, if the data has at most `keep` distinct keys.
+
+        A sparse release may hold keys that are not in the data. With probability 1 - beta two things hold: no such key
+        reaches the value s (`significant_value` at beta / 2, all of them at once), and the noise of each of n keys,
+        chosen without looking at the release, is at most a either way (`noise_error` at beta / (2 n); n is `keep`, or 1
+        for `invert`). Then for all of these keys and all that are not in the data
+
+            value - a <= frequency if value >= s,  0 <= frequency always,  frequency <= value + a.
+
+        Frequencies count up to the bound of the release. The estimate is the value from `real_from` on, and 0 below:
+        then the key may be one that is not in the data.
+        """
+        return self._bound(values, beta, keys=self.keep)
+
+    def _bound(self, values: NDArray[np.int64], beta: Fraction, *, keys: int) -> FrequencyEstimates:
+        error = self.noise_error(beta / (2 * keys))
+        real = values >= self.significant_value(beta / 2)
+        lower = np.where(real, np.maximum(values - error, 0), 0)
+        upper = np.minimum(values, max(0, self.bound - error)) + min(error, self.bound)
+        return FrequencyEstimates(np.where(values >= self.real_from, values, 0), lower, upper)
+
+    def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
+        """`simultaneous_error` each."""
+        error = self.simultaneous_error(beta)
+        return error, error, error
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
         """Refused: a key's value depends on the other keys."""

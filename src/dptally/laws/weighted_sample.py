@@ -12,7 +12,10 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law, read_flag
+from dptally.laws.inversion import FrequencyEstimates, value_offsets
+from dptally.laws.node_sums import DroppedNodes, NodeSums
 from dptally.laws.sampling_schemes import UNIT_BITS, Scheme, read_scheme
+from dptally.laws.sum_bounds import bound_weighted_sum
 from dptally.laws.tables.certified_rows import CertifiedRows
 from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedValueTable
 from dptally.laws.tables.optimal_histogram import build_table
@@ -281,6 +284,52 @@ class WeightedSample(Law):
             raise InvalidParameter("draw_given_sampled needs a sampling scheme, and frequencies of at least 1.")
         self.certify()
         return draw_given_sampled(self._certified_rows, self.scheme, given, bits)
+
+    def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """Most likely frequencies and bounds: value + the most likely D - 1, and exact tails."""
+        if self.scheme is not None:
+            return self._invert_columns(values, beta)
+        below, above = value_offsets(self.tails, self.cumulative, beta)
+        # From some value on, the reporting probability is 1 and the offsets no longer depend on the value.
+        place = np.minimum(values, len(below)) - 1
+        estimate = np.maximum(values + self.likely_drop, 1)
+        return FrequencyEstimates(estimate, values + below[place], values + above[place])
+
+    def _invert_columns(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
+        """The same with a sampling scheme, where every value has tails of its own."""
+        distinct, places = np.unique(values, return_inverse=True)
+        found = np.empty((3, len(distinct)), dtype=np.int64)
+        share, scale = beta.numerator, 2 * beta.denominator
+        for at, column in enumerate(self.sampled_rows.columns(distinct.tolist())):
+            tails = list(zip(column.at_least, column.above, column.reported, strict=True))
+            low = next((i for i, (more, _, all_) in enumerate(tails) if scale * more > share * all_), None)
+            high = max(
+                (i for i, (_, above, all_) in enumerate(tails) if scale * (all_ - above) > share * all_), default=0
+            )
+            if low is None:
+                raise InvalidParameter("a value of the release cannot have come from its law.")
+            found[:, at] = column.most_likely, column.first + low, column.first + high
+        estimate, lower, upper = found[:, places]
+        return FrequencyEstimates(estimate, lower, upper)
+
+    @property
+    def bounds_sums(self) -> bool:  # type: ignore[override]
+        """Without a scheme."""
+        return self.scheme is None
+
+    def bound_sum(self, values: NDArray[np.int64], beta: float) -> tuple[float, float]:
+        """See `dptally.laws.sum_bounds.bound_weighted_sum`."""
+        return bound_weighted_sum(self, values, beta)
+
+    def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
+        """The value w + 1 - D is below w - q with probability 1 - P[D <= q + 1]; pi tells what is hidden."""
+        seen = 1 - beta / counters
+        under = max(0, bisect_left(self.tails, seen * self.tails[-1]) - 1)
+        return 1, under, bisect_left(self.cumulative, seen * self.cumulative[-1])
+
+    def node_sums(self) -> NodeSums:
+        """Drops of nodes."""
+        return DroppedNodes(self)
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn reported values into estimates of sums of a function of frequency.

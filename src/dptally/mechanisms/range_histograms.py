@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.range_trees import make_tree_law
 from dptally.privacy.spending import Spending, law_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.estimates.node_sums import TreeLaw
     from dptally.randomness import BitSource
     from dptally.universes.grids import Grid
 
-__all__ = ["RangeHistograms", "draw_counts"]
+__all__ = ["RangeHistograms"]
 
 
 class RangeHistograms:
@@ -34,7 +32,7 @@ class RangeHistograms:
         other, and composition needs draws that do not; see `dptally.mechanisms.sample_and_threshold`.
 
     Error:
-        See `dptally.estimates.node_sums`. With sampling rate p and threshold t, a range of W units that takes k nodes,
+        See `dptally.laws.node_sums`. With sampling rate p and threshold t, a range of W units that takes k nodes,
         h of them hidden, is known to about sqrt(W (1 - p) / p) + h (t - 1) / p, where h <= k <= 2 (branching - 1) L:
         linear in t [BC22, Lemma 9, where the printed bound has t^2].
     Cost:
@@ -71,20 +69,8 @@ class RangeHistograms:
             raise InvalidParameter("the mechanism was made for a tree of another size.")
         released, counts = [], leaves
         for _ in range(grid.levels):
-            released.append(draw_counts(self.law, counts, bits))
+            released.append(self.law.draw_nodes(counts, bits))
             padded = np.zeros(-(-len(counts) // grid.branching) * grid.branching, dtype=np.int64)
             padded[: len(counts)] = counts
             counts = padded.reshape(-1, grid.branching).sum(axis=1)
         return released[::-1]
-
-
-def draw_counts(law: TreeLaw, counts: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-    """One independent draw for each count.
-
-    Geometric noise is clamped at 0, and a sum of clamped values is too large. So R is added to every count first, R the
-    largest noise, and taken off again: counts of neighbours are neighbours after it as before, and values may be
-    negative.
-    """
-    if isinstance(law, DyadicGeometric):
-        return law.draw(counts + law.reach, bits) - law.reach
-    return law.draw(counts, bits)

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Literal
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
-from dptally.laws.clamped_noise import ClampedNoise
-from dptally.laws.top_k_noise import TopKNoise
 from dptally.privacy.guarantee import promise_in_words
 from dptally.releases.release import Release
 from dptally.releases.release_metadata import facts_of
@@ -227,9 +225,8 @@ def _check_universes(releases: Sequence[Release]) -> None:
     """Refuse keys that one release reports and another leaves out for certain: no bound of their sum would hold."""
     import polars as pl
 
-    laws = [release.law for release in releases]
-    universes = {(law.universe, law.size) if isinstance(law, TopKNoise) else None for law in laws}
-    listed = [len(release) for release in releases if isinstance(release.law, ClampedNoise)]
+    universes = {(release.law.universe, release.law.universe_size) for release in releases}
+    listed = [len(release) for release in releases if release.law.complete]
     keys = pl.concat([release.table().select(release.key) for release in releases]).n_unique() if listed else 0
     if len(universes) > 1 or any(length < keys for length in listed):
         raise InvalidParameter(

@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
-from dptally.estimates.node_sums import TreeLaw, node_sums
 from dptally.estimates.range_tree import RangeTree
 from dptally.exact import as_fraction
-from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.registry import law_from_facts
-from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.verifiers.guarantees import verify_range_tree
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dptally.laws.base import Law
     from dptally.privacy.guarantee import Guarantee
     from dptally.universes.grids import Grid, Value
     from dptally.verifiers.tables import Certificate
@@ -91,16 +89,15 @@ class RangeRelease:
         values: list[NDArray[np.int64]],
         guarantee: Guarantee,
         certificate: Certificate,
-        law: TreeLaw,
+        law: Law,
     ) -> None:
         self.grid = grid
         self.name = name
         self.guarantee = guarantee
         self.certificate = certificate
         self.law = law
-        dense = isinstance(law, DyadicGeometric)
-        reported = [np.ones(len(level), dtype=bool) if dense else level > 0 for level in values]
-        self._tree = RangeTree(node_sums(law), grid.branching, values, reported)
+        reported = [np.ones(len(level), dtype=bool) if law.complete else level > 0 for level in values]
+        self._tree = RangeTree(law.node_sums(), grid.branching, values, reported)
 
     def __repr__(self) -> str:
         promise = (
@@ -261,9 +258,7 @@ class RangeRelease:
         found = verify_range_tree(self.guarantee, law, levels=self.grid.levels)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
-        if isinstance(law, SampleAndThreshold) and any(
-            ((level > 0) & (level < law.threshold)).any() for level in self._tree.values
-        ):
+        if any(((level > 0) & (level < law.threshold)).any() for level in self._tree.values):
             raise PrivacyViolation("the release holds values below the threshold it states.")
         return found
 

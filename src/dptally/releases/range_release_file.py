@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dptally.estimates.node_sums import TreeLaw
-from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.registry import law_from_facts
 from dptally.releases.range_release import RangeRelease
 from dptally.releases.release_metadata import (
@@ -24,7 +22,6 @@ from dptally.releases.release_metadata import (
     read_table,
     write_table,
 )
-from dptally.releases.released_rows import LARGEST_VALUE
 from dptally.universes.grids import Grid
 
 if TYPE_CHECKING:
@@ -69,8 +66,7 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
     import pyarrow as pa
 
     grid, law = Grid.read(facts["grid"]), law_from_facts(facts["law"])
-    if not isinstance(law, TreeLaw):
-        raise ValueError("not a law of trees")
+    nodes = law.node_sums()
     level, node, value = (
         np.asarray(table.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64)
         for name in ("level", "node", "value")
@@ -82,13 +78,12 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> RangeRelease:
         places, size = node[level == number], grid.nodes(number)
         if len(places) and not (places.min() >= 0 and places.max() < size and len(np.unique(places)) == len(places)):
             raise ValueError("no such node, or twice")
-        if isinstance(law, DyadicGeometric) and len(places) != size:
+        if law.complete and len(places) != size:
             raise ValueError("a node is missing")
         found = np.zeros(size, dtype=np.int64)
         found[places] = value[level == number]
         values.append(found)
-    smallest, largest = (-law.reach, law.bound - law.reach) if isinstance(law, DyadicGeometric) else (1, LARGEST_VALUE)
-    if len(value) and not (smallest <= value.min() and value.max() <= largest):
+    if len(value) and not (nodes.smallest <= value.min() and value.max() <= nodes.largest):
         raise ValueError("not a reported value")
     guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
     return RangeRelease(grid, str(facts["value"]), values, guarantee, certificate, law)

@@ -20,7 +20,6 @@ from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable
 from dptally.laws.base import Law
 from dptally.laws.registry import law_from_facts
-from dptally.laws.top_k_noise import TopKNoise
 from dptally.releases.released_rows import check_against_table, check_rows
 from dptally.verifiers.guarantees import verify_table
 
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.accuracy import Frequencies
-    from dptally.estimates.frequencies import FrequencyEstimates
     from dptally.estimates.shortfall import Shortfall
     from dptally.estimates.sketch_error import SketchError
     from dptally.laws.base import EstimatorKind, FrequencyFunction
+    from dptally.laws.inversion import FrequencyEstimates
     from dptally.privacy.guarantee import Guarantee
     from dptally.verifiers.tables import Certificate
 
@@ -274,9 +273,8 @@ class Release:
 
     def top_in_words(self, *, confidence: object = 0.95) -> str:
         """Which kind of confidence intervals `top` gives, in words for those who read them."""
-        condition = ""
-        if isinstance(self.law, TopKNoise):
-            condition = f", if no more than {self.law.keep:,} different keys occur in the data"
+        keep = self.law.keep
+        condition = "" if keep is None else f", if no more than {keep:,} different keys occur in the data"
         counts = "counters of the sketch" if self._of_counters else "true counts"
         return together_in_words(as_confidence(confidence), counts=counts, condition=condition)
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
-from dptally.laws.clamped_noise import ClampedNoise
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
-from dptally.laws.top_k_noise import TopKNoise
 from dptally.report.charts import Bar, bar_chart, chance_chart, rank_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
@@ -151,7 +149,6 @@ def _reading(release: Release, level: object) -> list[Child]:
     """How the numbers of the table are to be read."""
     if not release.law.values:
         return ["Counts were not released: of a key that is listed it is known that it occurs, and no more."]
-    law = release.law
     notes: list[Child] = [
         "The estimate is the frequency that makes the drawn value most likely. A frequency is the number of units that "
         "count for the key, not of rows."
@@ -159,15 +156,7 @@ def _reading(release: Release, level: object) -> list[Child]:
         else "The estimate is the frequency that makes the drawn value most likely."
     ]
     notes.append(release.top_in_words(confidence=level))
-    if isinstance(law, TopKNoise):
-        notes.append(
-            f"A sparse release may list keys that nobody has. From value {law.real_from:,} on all listed keys are real "
-            "(95 % sure); below, the estimate is 0."
-        )
-    elif isinstance(law, ClampedNoise):
-        notes.append("Every key of the public list has a value, also those that nobody has; noise is part of it.")
-    else:
-        notes.append("A key that is not listed may still occur; see what chance it had to appear.")
+    notes.append(release.law.reading)
     if release.guarantee.sketch_capacity is not None:
         notes.append(f"Counts were kept in a sketch of bounded memory. {release.sketch_error()}")
     return notes

@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING, Any
 from dptally.errors import InvalidParameter, MissingDependency
 from dptally.files import complete_or_absent
 from dptally.labels import key_label
-from dptally.laws.clamped_noise import ClampedNoise
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.top_k_noise import TopKNoise
 
 if TYPE_CHECKING:
     from altair import HConcatChart, TopLevelMixin
@@ -52,7 +48,7 @@ def release_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -
     shown = min(n, len(release)) if release.law.values else 0
     height = max(220, _ROW * shown)
     # Where the keys are public, all of them are released.
-    panels = [] if isinstance(release.law, ClampedNoise) and shown else [_chance_panel(release.law, height)]
+    panels = [] if release.law.complete and shown else [_chance_panel(release.law, height)]
     if shown:
         panels.insert(0, _keys_panel(release, shown, confidence, height))
     names = ", ".join(key_label(name, longest=_LONGEST_LABEL) for name in release.key)
@@ -227,7 +223,7 @@ def _chance_panel(law: Law, height: int) -> Any:
         at_the_end = law.scheme is not None and 10 * frequency > 7 * end
         beside = {"align": "center", "dy": 16} if below or at_the_end else inside
         layers.append(mark.mark_text(color=_INK, fontSize=11.5, text=text, **beside))
-    known = "at least, by" if isinstance(law, TopKNoise) else "exact, from"
+    known = "at least, by" if law.at_least else "exact, from"
     heading = _heading("Chance that a key is released", f"{known} the law this release was drawn from", offset=10)
     return alt.layer(*layers).properties(width=_CURVE, height=height, title=heading)
 
@@ -246,8 +242,7 @@ def _milestones(law: Law) -> list[tuple[int, str, bool]]:
 
 def _surely(law: Law) -> tuple[Fraction, str]:
     """Where the curve has arrived, and what that is called: noise without an end is sure far beyond what matters."""
-    endless = isinstance(law, ThresholdedNoise | SampleAndThreshold | TopKNoise)
-    return (Fraction(9999, 10000), "99.99 %") if endless else (Fraction(1), "always")
+    return (Fraction(9999, 10000), "99.99 %") if law.endless else (Fraction(1), "always")
 
 
 def _heading(text: str, subtitle: str, *, offset: int) -> Any:

@@ -1,4 +1,4 @@
-"""Bounds of a frequency from the number of its units in a sample, among keys with enough of them.
+"""Bounds of a frequency from the number of its units in a sample.
 
 Floating point: estimates, not guarantees. The allowed error is lowered by one part in a million, which is more than
 the arithmetic is off by.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bounds_of_sampled"]
+__all__ = ["bounds_of_sampled", "lower_of_binomial", "upper_of_binomial"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LARGEST = float(1 << 62)
+_SAFE = 1 - 1e-6
 _SUMMED = 100_000  # larger values get bounds by Chernoff's inequality
 _MOST_STEPS = 20_000
 _ACCURATE = 1e-14
@@ -36,7 +38,7 @@ def bounds_of_sampled(values: Integers, rate: float, threshold: int, error: floa
     replaced by Chernoff's upper bound of them, and pi_w by 1 where the threshold is below half the value: bounds then
     are somewhat wider than need be.
     """
-    share = error / 2 * (1 - 1e-6)
+    share = error / 2 * _SAFE
     v = values.astype(np.float64)
     spread = np.sqrt(v * math.log(4 / share)) + math.log(4 / share)
     ends = np.minimum(np.ceil((v + 4 * spread + 4) / rate), _LARGEST).astype(np.int64)
@@ -63,6 +65,52 @@ def bounds_of_sampled(values: Integers, rate: float, threshold: int, error: floa
         if chosen.any():
             lower[chosen], upper[chosen] = _search(values[chosen], ends[chosen], chosen, evaluate, share)
     return lower, upper
+
+
+def upper_of_binomial(values: Integers, rate: float, error: float) -> Floats:
+    """The largest w for which v or less of Binomial(w, rate) is not known to be less likely than `error`.
+
+    With z the normal quantile of the error, D the relative entropy and s(k, w) = sign(k - p w) sqrt(2 w D(k/w || p)),
+    P[v or less] <= Phi(s(v + 1, w)) for all w [ZS13, Theorem 1]; s falls as w grows. So this is the largest w with
+    s(v + 1, w) > z, and it is below the truth with probability at most `error`.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    z = NormalDist().inv_cdf(error * _SAFE)
+    low, high = v.copy(), _end(v, rate, z)  # invariant: `low` passes, all above `high` do not
+    while (low < high).any():
+        middle = low + np.ceil((high - low) / 2)
+        passes = _signed(np.minimum(v + 1, middle), middle, rate) > z
+        low, high = np.where(passes, middle, low), np.where(passes, high, np.maximum(middle - 1, low))
+    return low
+
+
+def lower_of_binomial(values: Integers, rate: float, error: float) -> Floats:
+    """The smallest w for which v or more of Binomial(w, rate) is not known to be less likely than `error`.
+
+    As in `upper_of_binomial`, P[v or more] <= 1 - Phi(s(v - 1, w)): the smallest w with s(v - 1, w) < -z. It exceeds
+    the truth with probability at most `error`.
+    """
+    v = np.asarray(values, dtype=np.float64)
+    z = NormalDist().inv_cdf(error * _SAFE)
+    low, high = v.copy(), _end(v, rate, z)  # invariant: `high` passes, all below `low` do not
+    while (low < high).any():
+        middle = low + np.floor((high - low) / 2)
+        trials = np.maximum(middle, 1)
+        passes = _signed(np.maximum(v - 1, 0), trials, rate) < -z
+        # P[at least one] is known: 1 - (1 - p)^w.
+        passes = np.where(v <= 1, (v == 0) | (-np.expm1(trials * math.log1p(-rate)) > error * _SAFE), passes)
+        low, high = np.where(passes, low, np.minimum(middle + 1, high)), np.where(passes, middle, high)
+    return low
+
+
+def _end(v: Floats, rate: float, z: float) -> Floats:
+    """Beyond all w that come into question."""
+    reach = abs(z) + 2
+    return np.asarray(np.minimum(np.ceil((v + 1 + 4 * reach * (np.sqrt(v + 1) + reach)) / rate) + 1, _LARGEST))
+
+
+def _signed(hits: Floats, trials: Floats, rate: float) -> Floats:
+    return np.asarray(np.sign(hits - rate * trials) * np.sqrt(2 * np.maximum(_distance(trials, hits, rate), 0.0)))
 
 
 def _search(
@@ -137,7 +185,7 @@ def _log_mass(trials: Floats, hits: Floats, rate: float) -> Floats:
 
 def _distance(trials: Floats, hits: Floats, rate: float) -> Floats:
     """n times the relative entropy of hits / n and the rate."""
-    result = np.zeros_like(hits)
+    result = np.zeros_like(trials)
     for seen, expected in ((hits, trials * rate), (trials - hits, trials * (1 - rate))):
         off = (seen - expected) / expected
         result += expected * (np.where(seen > 0, (1 + off) * np.log1p(np.where(seen > 0, off, 0.0)), 0.0) - off)

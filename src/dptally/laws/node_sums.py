@@ -7,32 +7,40 @@ one part in a million, which is more than the arithmetic is off by.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
-from statistics import NormalDist
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.weighted_sample import WeightedSample
+from dptally.laws.base import LARGEST_VALUE
+from dptally.laws.binomial_bounds import lower_of_binomial, upper_of_binomial
 
-__all__ = ["NodeSums", "TreeLaw", "lower_of_binomial", "node_sums", "upper_of_binomial"]
+if TYPE_CHECKING:
+    from dptally.laws.bounded_geometric import DyadicGeometric
+    from dptally.laws.sample_and_threshold import SampleAndThreshold
+    from dptally.laws.weighted_sample import WeightedSample
+
+__all__ = ["DroppedNodes", "NodeSums", "SampledNodes", "ShiftedNodes"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-TreeLaw = SampleAndThreshold | WeightedSample | DyadicGeometric
 
 _SAFE = 1 - 1e-6
 _ROUNDING = 1e-11  # more than a convolution by FFT is off by
-_LARGEST = 2.0**62
 
 
 class NodeSums(Protocol):
-    """What a law says about sums of nodes."""
+    """What a law says about sums of nodes.
+
+    Attributes:
+        smallest: value that a reported node may have.
+        largest: the same.
+    """
+
+    smallest: int
+    largest: int
 
     def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """An estimate of each node by itself, and the variance to weigh it by."""
@@ -51,14 +59,7 @@ class NodeSums(Protocol):
         """A number that is below the true number of units with probability at most `error`; see `lower`."""
 
 
-def node_sums(law: TreeLaw) -> NodeSums:
-    """The estimates and bounds that belong to a law."""
-    if isinstance(law, SampleAndThreshold):
-        return _Sampled(law)
-    return _Dropped(law) if isinstance(law, WeightedSample) else _Shifted(law)
-
-
-class _Sampled:
+class SampledNodes:
     """Values are numbers of kept units, those of hidden nodes are from 0 to t - 1.
 
     The kept units of all nodes together, V, are Binomial(W, p) for W units, whatever nodes and levels they are in. With
@@ -66,19 +67,24 @@ class _Sampled:
     ends hold: no error is added up over nodes. The part h (t - 1) / p is what Lemma 9 of [BC22] counts.
     """
 
+    smallest, largest = 1, LARGEST_VALUE
+
     def __init__(self, law: SampleAndThreshold) -> None:
         self._rate, self._threshold = float(law.rate), law.threshold
 
     def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Estimates and variances; see `NodeSums`."""
         kept = values / self._rate
         return np.where(reported, kept, 0.0), np.where(
             reported, kept * (1 - self._rate) / self._rate, (self._threshold / self._rate) ** 2 / 3
         )
 
     def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """A lower bound; see `NodeSums`."""
         return lower_of_binomial(sums, self._rate, error)
 
     def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """An upper bound; see `NodeSums`."""
         return upper_of_binomial(sums + hidden * (self._threshold - 1), self._rate, error)
 
 
@@ -122,12 +128,14 @@ class _SumOfCopies:
         return self._known[key]
 
 
-class _Dropped:
+class DroppedNodes:
     """A node of w units that is reported has the value w + 1 - D, D of one law on 0 .. d; a hidden one has D >= w.
 
     With X the sum of values, r of k nodes reported and W the units of all, W - X + r is the sum of D_i over reported
     nodes and of w_i over hidden ones: at most the sum of all D_i, and at least that less d for each hidden node.
     """
+
+    smallest, largest = 1, LARGEST_VALUE
 
     def __init__(self, law: WeightedSample) -> None:
         drops = np.array([float(mass) for mass in law.drop_law])
@@ -139,35 +147,42 @@ class _Dropped:
         self._sums = _SumOfCopies(drops)
 
     def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Estimates and variances; see `NodeSums`."""
         return np.where(reported, values + self._mean, 0.0), np.where(reported, self._variance, self._half**2 / 3)
 
     def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """A lower bound; see `NodeSums`."""
         below = _for_each(nodes, lambda count: self._sums.lower(count, error * _SAFE))
         return _floats(np.maximum(sums - (nodes - hidden) + np.maximum(below - hidden * self._most, 0), 0))
 
     def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """An upper bound; see `NodeSums`."""
         above = _for_each(nodes, lambda count: self._sums.upper(count, error * _SAFE))
         return _floats(sums - (nodes - hidden) + above)
 
 
-class _Shifted:
+class ShiftedNodes:
     """Every node has its number of units plus symmetric noise, or, rarely, a uniform value."""
 
     def __init__(self, law: DyadicGeometric) -> None:
         half = np.array([mass / law.whole for mass in law.half_masses])
         masses = np.concatenate([half[:0:-1], half])
         self._reach = law.reach
+        self.smallest, self.largest = -law.reach, law.bound - law.reach
         self._uniform = float(law.mixing)
         self._variance = float(2 * (np.arange(len(half)) ** 2) @ half)
         self._sums = _SumOfCopies(masses)
 
     def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Estimates and variances; see `NodeSums`."""
         return values.astype(np.float64), np.full(len(values), max(self._variance, 1e-6))
 
     def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """A lower bound; see `NodeSums`."""
         return _floats(np.maximum(sums - self._off(nodes, error), 0))
 
     def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
+        """An upper bound; see `NodeSums`."""
         return _floats(np.maximum(sums + self._off(nodes, error), 0))
 
     def _off(self, nodes: Integers, error: float) -> Integers:
@@ -188,58 +203,3 @@ def _for_each(counts: Integers, of: Callable[[int], int]) -> Integers:
     """A function of each count, evaluated once for equal ones."""
     distinct, places = np.unique(counts, return_inverse=True)
     return np.array([of(count) for count in distinct.tolist()], dtype=np.int64)[places]
-
-
-def upper_of_binomial(values: Integers, rate: float, error: float) -> Floats:
-    """The largest w for which v or less of Binomial(w, rate) is not known to be less likely than `error`.
-
-    With z the normal quantile of the error, D the relative entropy and s(k, w) = sign(k - p w) sqrt(2 w D(k/w || p)),
-    P[v or less] <= Phi(s(v + 1, w)) for all w [ZS13, Theorem 1]; s falls as w grows. So this is the largest w with
-    s(v + 1, w) > z, and it is below the truth with probability at most `error`.
-    """
-    v = np.asarray(values, dtype=np.float64)
-    z = NormalDist().inv_cdf(error * _SAFE)
-    low, high = v.copy(), _end(v, rate, z)  # invariant: `low` passes, all above `high` do not
-    while (low < high).any():
-        middle = low + np.ceil((high - low) / 2)
-        passes = _signed(np.minimum(v + 1, middle), middle, rate) > z
-        low, high = np.where(passes, middle, low), np.where(passes, high, np.maximum(middle - 1, low))
-    return low
-
-
-def lower_of_binomial(values: Integers, rate: float, error: float) -> Floats:
-    """The smallest w for which v or more of Binomial(w, rate) is not known to be less likely than `error`.
-
-    As in `upper_of_binomial`, P[v or more] <= 1 - Phi(s(v - 1, w)): the smallest w with s(v - 1, w) < -z. It exceeds
-    the truth with probability at most `error`.
-    """
-    v = np.asarray(values, dtype=np.float64)
-    z = NormalDist().inv_cdf(error * _SAFE)
-    low, high = v.copy(), _end(v, rate, z)  # invariant: `high` passes, all below `low` do not
-    while (low < high).any():
-        middle = low + np.floor((high - low) / 2)
-        trials = np.maximum(middle, 1)
-        passes = _signed(np.maximum(v - 1, 0), trials, rate) < -z
-        # P[at least one] is known: 1 - (1 - p)^w.
-        passes = np.where(v <= 1, (v == 0) | (-np.expm1(trials * math.log1p(-rate)) > error * _SAFE), passes)
-        low, high = np.where(passes, low, np.minimum(middle + 1, high)), np.where(passes, middle, high)
-    return low
-
-
-def _end(v: Floats, rate: float, z: float) -> Floats:
-    """Beyond all w that come into question."""
-    reach = abs(z) + 2
-    return _floats(np.minimum(np.ceil((v + 1 + 4 * reach * (np.sqrt(v + 1) + reach)) / rate) + 1, _LARGEST))
-
-
-def _signed(hits: Floats, trials: Floats, rate: float) -> Floats:
-    return _floats(np.sign(hits - rate * trials) * np.sqrt(2 * _distance(hits, trials, rate)))
-
-
-def _distance(hits: Floats, trials: Floats, rate: float) -> Floats:
-    """n times the relative entropy of hits / n and the rate."""
-    result = np.zeros_like(trials)
-    for seen, expected in ((hits, trials * rate), (trials - hits, trials * (1 - rate))):
-        off = (seen - expected) / expected
-        result += expected * (np.where(seen > 0, (1 + off) * np.log1p(np.where(seen > 0, off, 0.0)), 0.0) - off)
-    return _floats(np.maximum(result, 0.0))

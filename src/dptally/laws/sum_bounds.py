@@ -6,13 +6,15 @@ among these keys by anything but their values. Floating point: estimates, not gu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dptally.laws.clamped_noise import ClampedNoise
-from dptally.laws.weighted_sample import WeightedSample
+if TYPE_CHECKING:
+    from dptally.laws.base import CountFunction
+    from dptally.laws.clamped_noise import ClampedNoise
+    from dptally.laws.weighted_sample import WeightedSample
 
 __all__ = ["bound_clamped_sum", "bound_weighted_sum", "unclamped"]
 
@@ -67,9 +69,7 @@ def bound_weighted_sum(law: WeightedSample, values: NDArray[np.int64], beta: flo
     return max(lower, float(count)), float(upper)  # every released key occurs at least once
 
 
-def unclamped(
-    law: ClampedNoise, values: NDArray[np.int64], of: Callable[[NDArray[np.int64]], Floats] | None = None
-) -> Floats:
+def unclamped(law: ClampedNoise, values: NDArray[np.int64], of: CountFunction | None = None) -> Floats:
     """Numbers h(value) whose expectations are g(count), for keys of a public list that all have a value.
 
     For geometric noise that shrinks by r per step, clamped to 0 .. B,
