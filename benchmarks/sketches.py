@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.sketches import MisraGriesSketch
 from dptally.summaries.sketch_keys import key_buffers, kind_of
 
 UNIVERSE = 1_000_000

@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from dptally.releases.range_release import RangeRelease
     from dptally.releases.range_release_file import load_ranges
     from dptally.releases.release import Release
-    from dptally.summaries.misra_gries import MisraGriesSketch
-    from dptally.summaries.summed_sketches import load_sketch, sum_sketches
-    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+    from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch, load_sketch, sum_sketches
     from dptally.verifiers.tables import Certificate
 
 __version__ = "0.1.0"
@@ -95,7 +93,7 @@ _HOMES = {
     "InvalidParameter": "dptally.errors",
     "InvalidSource": "dptally.errors",
     "Ledger": "dptally.ledger",
-    "MisraGriesSketch": "dptally.summaries.misra_gries",
+    "MisraGriesSketch": "dptally.sketches",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
     "Ppswor": "dptally.laws.sampling_schemes",
@@ -106,9 +104,9 @@ _HOMES = {
     "SamplingScheme": "dptally.laws.sampling_schemes",
     "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
-    "UserMisraGriesSketch": "dptally.summaries.user_misra_gries",
+    "UserMisraGriesSketch": "dptally.sketches",
     "combine": "dptally.releases.combined_releases",
-    "load_sketch": "dptally.summaries.summed_sketches",
+    "load_sketch": "dptally.sketches",
     "find_quantile": "dptally.quantiles",
     "load": "dptally.releases.any_release",
     "load_ranges": "dptally.releases.range_release_file",
@@ -116,7 +114,7 @@ _HOMES = {
     "publish": "dptally.publishing",
     "publish_quantiles": "dptally.quantiles",
     "sanitize": "dptally.publishing",
-    "sum_sketches": "dptally.summaries.summed_sketches",
+    "sum_sketches": "dptally.sketches",
 }
 _STAGES = (
     "errors",

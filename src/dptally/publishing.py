@@ -540,14 +540,14 @@ def _publish_sketch(
     paid: Paid,
 ) -> Release:
     """Read the rows into a sketch, in bounded memory, and release it."""
-    from dptally.summaries.misra_gries import MisraGriesSketch
-    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+    from dptally.summaries.misra_gries import MisraGries
+    from dptally.summaries.user_misra_gries import UserMisraGries
 
-    sketch: MisraGriesSketch | UserMisraGriesSketch
+    sketch: MisraGries | UserMisraGries
     if rows.unit is None:
-        sketch = MisraGriesSketch(mechanism.capacity, bits=bits)
+        sketch = MisraGries(mechanism.capacity, bits=bits)
     else:
-        sketch = UserMisraGriesSketch(mechanism.capacity, mechanism.max_keys_per_unit, bits=bits)
+        sketch = UserMisraGries(mechanism.capacity, mechanism.max_keys_per_unit, bits=bits)
     with progress_reporter(progress) as report:
         sketch.update_rows(rows, memory_limit=memory_limit, progress=report)
     drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid.bits)

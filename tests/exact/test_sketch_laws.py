@@ -25,8 +25,7 @@ from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.mechanisms.private_total import draw_total, noise_scale
 from dptally.mechanisms.pure_misra_gries import PureMisraGries, reduced_distance
 from dptally.randomness import SeededBits
-from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
 from dptally.universes import IntegerRange
 from dptally.verifiers.sketches import certify_shared_noise
 from dptally.verifiers.tables import exp_lower

@@ -12,8 +12,7 @@ import pytest
 
 from dptally._core import IntegerSketch, TextSketch
 from dptally.randomness import SeededBits
-from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
 from tests.exact import reference_sketches as reference
 from tests.exact.reference_sketches import Sketch
 

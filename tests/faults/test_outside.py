@@ -17,7 +17,7 @@ from studies.reliability.scenes import Scene, make_scene
 from dptally.cli import main
 from dptally.files import complete_or_absent
 from dptally.ledger import Ledger
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.sketches import MisraGriesSketch
 
 
 @pytest.fixture

@@ -173,9 +173,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="elements-of-a-unit-not-handed-on",
         breaks=("contribution bound: all elements of a unit in a stream are covered, over a universe too",),
-        file="mechanisms/private_misra_gries.py",
-        old='sketches=getattr(sketch, "sketches", 1), **options)',
-        new='sketches=getattr(sketch, "sketches", 1), shortfall=options.get("shortfall", "private"))',
+        file="sketches.py",
+        old="sketches=sketch.sketches, **options)",
+        new='sketches=sketch.sketches, shortfall=options["shortfall"])',
         tests=("tests/exact/test_elements_per_unit.py::test_releases_are_drawn_with_noise_for_all_elements",),
     ),
     Fault(

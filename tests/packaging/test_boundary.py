@@ -32,6 +32,7 @@ SIDES = {
     "publishing": PRIVATE,
     "heavy_hitters": PRIVATE,
     "quantiles": PRIVATE,
+    "sketches": PRIVATE,
     # laws, verifiers, guarantees, releases and what is asked of them
     "laws": PUBLIC,
     "observation_models": PUBLIC,

@@ -17,9 +17,9 @@ from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.randomness import SeededBits
 from dptally.spark.rows import open_frame
 from dptally.spark.sketching import merged_sketch
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.misra_gries import MisraGries
 from dptally.summaries.sketch_files import ColumnNames
-from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+from dptally.summaries.user_misra_gries import UserMisraGries
 from tests.spark.data import PRIVACY, as_frame, visits
 
 CAPACITY, BUCKETS = 20, 20  # two levels of merging
@@ -67,9 +67,9 @@ def contents(sketch: Any) -> bytes:
 
 def test_a_sketch_of_elements_is_that_of_the_reference(frame: Any) -> None:
     """Elements one by one into the sketch of their bucket, buckets merged by the tree: the same bytes as on Spark."""
-    parts: dict[int, MisraGriesSketch] = {}
+    parts: dict[int, MisraGries] = {}
     for row in numbered(frame, "word"):
-        parts.setdefault(row.b, MisraGriesSketch(CAPACITY)).update([row.word])
+        parts.setdefault(row.b, MisraGries(CAPACITY)).update([row.word])
     expected = merged_by_hand(parts)
     expected.names = ColumnNames("word")
     assert expected.shortfall > 0
@@ -80,12 +80,12 @@ def test_a_sketch_of_elements_is_that_of_the_reference(frame: Any) -> None:
 
 def test_a_sketch_of_units_is_that_of_the_reference(frame: Any) -> None:
     """Units whole into the sketch of their bucket, buckets merged by the tree: the same bytes as on Spark."""
-    parts: dict[int, UserMisraGriesSketch] = {}
+    parts: dict[int, UserMisraGries] = {}
     units: dict[tuple[int, int], list[str]] = {}
     for row in numbered(frame, "user"):
         units.setdefault((row.b, row.user), []).append(row.word)
     for (bucket, _), words in units.items():
-        parts.setdefault(bucket, UserMisraGriesSketch(CAPACITY, 100)).update([words])
+        parts.setdefault(bucket, UserMisraGries(CAPACITY, 100)).update([words])
     expected = merged_by_hand(parts)
     expected.names = ColumnNames("word", "user")
     assert expected.shortfall > 0
@@ -124,11 +124,11 @@ def test_neighbours_stay_neighbours(spark: Any, frame: Any) -> None:
     assert any(not is_neighbour(by_position(table, 0), by_position(table, removed)) for removed in range(1, 40))
 
 
-def by_position(table: pa.Table, removed: int) -> MisraGriesSketch:
+def by_position(table: pa.Table, removed: int) -> MisraGries:
     """What must not be done: as many rows for each sketch, whatever is in them."""
     words = table["word"].to_pylist()
     words = words[:removed] + words[removed + 1 :] if removed else words
-    parts = [MisraGriesSketch(CAPACITY) for _ in range(40)]
+    parts = [MisraGries(CAPACITY) for _ in range(40)]
     for number, part in enumerate(parts):
         part.update(words[150 * number : 150 * (number + 1)])
     return parts[0].merge(*parts[1:])
@@ -178,9 +178,9 @@ def test_an_empty_sketch_keeps_its_kind(spark: Any) -> None:
     sketch = merged_sketch(rows, 4, 1, SeededBits(1))
     assert (sketch.kind, sketch.total, len(sketch.streams)) == ("integer", 0, 1)
     with pytest.raises(InvalidParameter, match="keys of one kind to be merged"):
-        sketch.merge(MisraGriesSketch(4, kind="string"))
+        sketch.merge(MisraGries(4, kind="string"))
     with pytest.raises(InvalidParameter, match="hold the same stream"):
-        sketch.merge(MisraGriesSketch.from_bytes(sketch.to_bytes()))
+        sketch.merge(MisraGries.from_bytes(sketch.to_bytes()))
 
 
 def test_integers_and_bytes(spark: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 import dptally
 from dptally.errors import BudgetExceeded, DptallyError, InvalidParameter, InvalidSource
 from dptally.spark import SketchStream
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.misra_gries import MisraGries
 
 WORDS = ["the"] * 900 + ["of"] * 500 + ["rare"]
 Open = Callable[..., SketchStream]
@@ -52,7 +52,7 @@ def add(folder: Path, number: int, words: list[Any] = WORDS, kind: pa.DataType |
 def counts(stream: SketchStream) -> dict[str, int]:
     """What the sketch on disk holds."""
     [path] = stream._directory.glob("*.sketch")
-    found = {row["key"]: row["estimate"] for row in MisraGriesSketch.load(path).items().to_pylist()}
+    found = {row["key"]: row["estimate"] for row in MisraGries.load(path).items().to_pylist()}
     assert found == {row["key"]: row["estimate"] for row in stream._sketch.items().to_pylist()}
     assert path.stat().st_mode & 0o777 == 0o600
     return found
@@ -108,7 +108,7 @@ def test_a_query_that_dies_before_or_after_the_sketch_is_written(
     stream = open_stream()
     write = SketchStream._write
 
-    def fail(self: SketchStream, number: int, sketch: MisraGriesSketch) -> None:
+    def fail(self: SketchStream, number: int, sketch: MisraGries) -> None:
         raise OSError("no space, and secret words")
 
     monkeypatch.setattr(SketchStream, "_write", fail)
@@ -218,7 +218,7 @@ def test_a_stream_of_many_batches_is_one_stream(open_stream: Open, folder: Path,
         with open_stream() as stream:
             stream.process_available()
             [path] = (tmp_path / "state").glob("*.sketch")
-            files.append(MisraGriesSketch.load(path))
+            files.append(MisraGries.load(path))
     assert files[0].streams == files[1].streams
     assert len(files[0].streams) == 1
     with pytest.raises(InvalidParameter, match="hold the same stream"):

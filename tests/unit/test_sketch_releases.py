@@ -19,7 +19,7 @@ from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
-from dptally.summaries.summed_sketches import AnySketch, merge_sketches
+from dptally.sketches import AnySketch, merge_sketches
 
 CAPACITY = 50
 

@@ -19,7 +19,7 @@ import dptally
 from dptally.cli import main
 from dptally.errors import InvalidParameter
 from dptally.randomness import SeededBits
-from dptally.summaries.summed_sketches import merge_sketches
+from dptally.sketches import merge_sketches
 
 TWICE = "two of the sketches hold the same stream"
 

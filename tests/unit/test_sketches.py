@@ -30,11 +30,9 @@ from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits, SystemBits
+from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch, load_sketch, sum_sketches
 from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
-from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.summed_sketches import load_sketch, sum_sketches
-from dptally.summaries.user_misra_gries import UserMisraGriesSketch
 from tests.exact import reference_sketches as reference
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
@@ -758,8 +756,8 @@ def test_checkpoints_are_written_on_the_way(tmp_path: Path, monkeypatch: pytest.
 BUILD = """
 import sys
 from dptally.summaries import counter_sketch
-from dptally.summaries.misra_gries import MisraGriesSketch
-from dptally.summaries.summed_sketches import load_sketch, sum_sketches
+from dptally.sketches import MisraGriesSketch
+from dptally.sketches import load_sketch, sum_sketches
 counter_sketch._CHECKPOINT_SECONDS = 0.0
 while True:
     MisraGriesSketch(1000).update_file(sys.argv[1], key="k", checkpoint=sys.argv[2])

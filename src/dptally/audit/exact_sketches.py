@@ -118,9 +118,9 @@ def _neighbouring_streams(choose: Chooser, elements: int) -> Iterator[tuple[list
 
 
 def _counters(stream: list[int], capacity: int, standard: bool) -> dict[int, int]:
-    from dptally.summaries.misra_gries import MisraGriesSketch
+    from dptally.summaries.misra_gries import MisraGries
 
-    sketch = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+    sketch = MisraGries(capacity, kind="integer", bits=SeededBits(1))
     if stream:
         sketch.update(stream)
     contents = sketch.contents()
@@ -190,10 +190,10 @@ def _summed_neighbours(
     choose: Chooser, capacity: int, elements: int
 ) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
     """Counters, in units of 1 / (capacity + 1), of streams that differ; and the farthest ones that are allowed for."""
-    from dptally.summaries.misra_gries import MisraGriesSketch
+    from dptally.summaries.misra_gries import MisraGries
 
     def reduced(stream: list[int]) -> dict[int, int]:
-        sketch = MisraGriesSketch(capacity, kind="integer", bits=SeededBits(1))
+        sketch = MisraGries(capacity, kind="integer", bits=SeededBits(1))
         if stream:
             sketch.update(stream)
         keys, scaled = sketch.reduced()

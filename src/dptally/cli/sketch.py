@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.summaries.summed_sketches import AnySketch
+    from dptally.sketches import AnySketch
 
 __all__ = ["add_commands"]
 
@@ -157,8 +157,7 @@ def _add_output(parser: Parser) -> None:
 def _build(arguments: argparse.Namespace) -> None:
     from dptally.files import check_target
     from dptally.progress import progress_reporter
-    from dptally.summaries.misra_gries import MisraGriesSketch
-    from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+    from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
 
     output = Path(arguments.output)
     check_target(output, overwrite=arguments.overwrite)
@@ -179,7 +178,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 def _merge(arguments: argparse.Namespace) -> None:
     from dptally.files import check_target
-    from dptally.summaries.summed_sketches import load_sketch, merge_sketches, sum_sketches
+    from dptally.sketches import load_sketch, merge_sketches, sum_sketches
 
     output = Path(arguments.output)
     check_target(output, overwrite=arguments.overwrite)
@@ -205,7 +204,7 @@ def _show(arguments: argparse.Namespace) -> None:
     import polars as pl
 
     from dptally.cli.printing import json_rows, print_json, print_table, say
-    from dptally.summaries.summed_sketches import load_sketch
+    from dptally.sketches import load_sketch
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
@@ -227,7 +226,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _publish(arguments: argparse.Namespace) -> None:
     from dptally.cli.publish import deliver, prepare
-    from dptally.summaries.summed_sketches import load_sketch
+    from dptally.sketches import load_sketch
 
     arguments.input = [arguments.sketch]
     request = prepare(arguments)

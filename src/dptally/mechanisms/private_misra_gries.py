@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_delta, as_epsilon, as_fraction
+from dptally.exact import as_delta, as_epsilon
 from dptally.laws.counter_laws import choose_counter_law
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.summed_noise import SummedNoise
@@ -20,37 +19,13 @@ from dptally.privacy.spending import Part, Spending
 from dptally.verifiers.tables import certify_copies
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
     from dptally.estimates.shortfall import Shortfall
     from dptally.laws.base import Law
-    from dptally.ledger.paying import AnyLedger
-    from dptally.mechanisms.pure_misra_gries import PureMisraGries
     from dptally.randomness import BitSource
-    from dptally.releases.release import Release
+    from dptally.summaries.sketch_contents import Form, SketchContents
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["Form", "PrivateMisraGries", "Sketch", "SketchContents", "publish_sketch"]
-
-Form = Literal["single", "standard", "merged", "user", "summed"]
-
-
-@dataclass(frozen=True, repr=False)
-class SketchContents:
-    """What a sketch hands over. Private.
-
-    Attributes:
-        keys: of the counters, sorted, without placeholders; for the form "single" with zero counters.
-        counters: one for each key; for the form "summed" in units of 1 / (capacity + 1).
-        missing: S: no frequency exceeds its counter by more than S / `missing_parts`.
-        missing_parts: capacity + 1 for the form "summed", where S is the length of all streams; otherwise 1.
-    """
-
-    keys: pa.Array
-    counters: NDArray[np.int64]
-    missing: int
-    missing_parts: int
+__all__ = ["PrivateMisraGries"]
 
 
 class PrivateMisraGries:
@@ -174,107 +149,3 @@ class PrivateMisraGries:
             max_keys_per_unit=self.max_keys_per_unit,
         )
         return Drawn(rows, guarantee, self.certificate, self.law), self._terms.shortfall(contents, bits)
-
-
-class Sketch(Protocol):
-    """What can be released: a sketch, of whatever form."""
-
-    capacity: int
-
-    @property
-    def names(self) -> tuple[str | None, str | None]:
-        """Of the columns of keys and units it was read from."""
-
-    @property
-    def form(self) -> Form:
-        """What it is."""
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """The type of its keys, declared without a look at them."""
-
-    def contents(self) -> SketchContents:
-        """What it holds."""
-
-    def reduced_contents(self) -> SketchContents:
-        """The same after [LT25, Alg. 3], in units of 1 / (capacity + 1)."""
-
-
-def publish_sketch(
-    sketch: Sketch,
-    epsilon: object,
-    delta: object = None,
-    *,
-    name: str | None = None,
-    unit: str | None = None,
-    universe: Any = None,
-    ledger: AnyLedger | None = None,
-    randomness: BitSource | None = None,
-    **options: Any,
-) -> Release:
-    """Release a sketch; see `PrivateMisraGries`, and `PureMisraGries` for a universe of keys.
-
-    Everything is certified before counters are read.
-    """
-    from dptally.ledger.paying import paying
-    from dptally.randomness import read_bits
-    from dptally.releases.release import RESERVED_COLUMNS, Release
-
-    if name in RESERVED_COLUMNS:
-        raise InvalidParameter(f"a key column may not be named {name!r}: the release has a column of that name.")
-    key_name, unit_name = sketch.names
-    column = name or (key_name if key_name and key_name not in RESERVED_COLUMNS else "key")
-    by_unit = sketch.form == "user"
-    if unit is not None and not by_unit:
-        raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
-    unit = (unit or unit_name or "unit") if by_unit else None
-    bits = read_bits(randomness)
-    mechanism: PrivateMisraGries | PureMisraGries
-    if universe is not None:
-        mechanism = _pure_mechanism(sketch, epsilon, delta, universe, **options)
-    elif delta is None:
-        raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
-    else:
-        mechanism = PrivateMisraGries(
-            sketch.form,
-            sketch.capacity,
-            epsilon,
-            delta,
-            max_keys_per_unit=(getattr(sketch, "max_keys_per_unit", None) or 0) if by_unit else 1,
-            sketches=getattr(sketch, "sketches", 1),
-            unit=unit,
-            **options,
-        )
-    with paying(ledger, mechanism.spends, bits, unit=unit) as paid:
-        contents = sketch.contents() if universe is None else sketch.reduced_contents()
-        drawn, shortfall = mechanism.draw(contents, column, paid.bits)
-        guarantee = paid.sign(drawn.guarantee)
-    if not getattr(sketch, "private", True):  # a unit's keys were chosen by bits that are not secret
-        guarantee = replace(guarantee, private=False)
-    return Release(drawn.rows, guarantee, drawn.certificate, drawn.law, shortfall)
-
-
-def _pure_mechanism(
-    sketch: Sketch,
-    epsilon: object,
-    delta: object,
-    universe: Any,
-    *,
-    minimise: str = "threshold",
-    **options: Any,
-) -> PureMisraGries:
-    """The mechanism with delta = 0 over a universe, for counters that have been reduced."""
-    import pyarrow as pa
-
-    from dptally.mechanisms.pure_misra_gries import PureMisraGries
-    from dptally.universes import read_universe
-
-    del minimise  # there is one kind of noise
-    if delta is not None and as_fraction("delta", delta) != 0:
-        raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
-    if sketch.form not in ("single", "standard", "summed"):
-        raise InvalidParameter("delta = 0 needs sketches of one stream each, or added-up ones; this one was merged.")
-    known = read_universe(universe) if isinstance(universe, str) else universe
-    # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
-    known.indices(pa.array([], sketch.key_type))
-    return PureMisraGries(known, sketch.capacity, epsilon, sketches=getattr(sketch, "sketches", 1), **options)

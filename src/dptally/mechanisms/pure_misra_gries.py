@@ -18,8 +18,8 @@ from dptally.verifiers.pure import certify_rounded_counters
 
 if TYPE_CHECKING:
     from dptally.estimates.shortfall import Shortfall
-    from dptally.mechanisms.private_misra_gries import SketchContents
     from dptally.randomness import BitSource
+    from dptally.summaries.sketch_contents import SketchContents
     from dptally.universes import Universe
     from dptally.verifiers.tables import Certificate
 

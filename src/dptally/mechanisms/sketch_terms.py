@@ -12,8 +12,8 @@ from dptally.mechanisms.private_total import draw_total, noise_scale
 from dptally.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from dptally.mechanisms.private_misra_gries import SketchContents
     from dptally.randomness import BitSource
+    from dptally.summaries.sketch_contents import SketchContents
 
 __all__ = ["ShortfallChoice", "SketchTerms", "sketch_terms"]
 

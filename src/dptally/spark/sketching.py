@@ -48,10 +48,10 @@ from dptally.spark.errors import marked
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
 from dptally.spark.workers import map_in_arrow
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.misra_gries import MisraGries
 from dptally.summaries.sketch_files import ColumnNames
 from dptally.summaries.stream_identities import new_identity
-from dptally.summaries.user_misra_gries import UserMisraGriesSketch
+from dptally.summaries.user_misra_gries import UserMisraGries
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
@@ -72,7 +72,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("ByteType", "ShortType", "IntegerType", "LongType"), "integer"),
 }
 
-Sketch = MisraGriesSketch | UserMisraGriesSketch
+Sketch = MisraGries | UserMisraGries
 
 
 def check_capacity(capacity: int) -> int:
@@ -95,7 +95,7 @@ def merged_sketch(
 ) -> Sketch:
     """The sketch of all rows, merged from those of buckets; see the module for why it may be released as such. Private.
 
-    Postcondition: a merged `MisraGriesSketch` where every row is a unit, and a merged `UserMisraGriesSketch` otherwise;
+    Postcondition: a merged `MisraGries` where every row is a unit, and a merged `UserMisraGries` otherwise;
     a function of the set of rows, of `buckets`, and of the choices of keys. It counts as one stream of its own: nobody
     else sees what it was merged from.
 
@@ -176,9 +176,9 @@ def _merged(
     if found:
         [sketch] = found
     elif by_unit:
-        sketch = UserMisraGriesSketch(capacity, max_keys_per_unit, kind=kind)
+        sketch = UserMisraGries(capacity, max_keys_per_unit, kind=kind)
     else:
-        sketch = MisraGriesSketch(capacity, kind=kind)
+        sketch = MisraGries(capacity, kind=kind)
     return sketch if sketch.merged else sketch.merge()
 
 
@@ -250,7 +250,7 @@ class SketchKeys(_OfBuckets):
 
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """Take in each key as often as it was counted, in the order of hashes."""
-        sketch = MisraGriesSketch(self._capacity, kind=self._kind)
+        sketch = MisraGries(self._capacity, kind=self._kind)
         for part in _in_order(parts):
             keys, counts = part.column(0), integers(part.column(1))
             for piece in _expanded(counts):
@@ -275,7 +275,7 @@ class SketchUnits(_OfBuckets):
 
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """Take in units in the order of their hashes."""
-        sketch = UserMisraGriesSketch(self._capacity, self._limit, kind=self._kind)
+        sketch = UserMisraGries(self._capacity, self._limit, kind=self._kind)
         # The unit is there twice: once to be told apart by, and once to be handed on with its keys.
         doubled = (
             pa.RecordBatch.from_arrays([part.column(0), part.column(0), part.column(1)], ["u", "v", "k"])
@@ -361,4 +361,4 @@ def _expanded(counts: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[np.ndarra
 
 
 def _unpacked(packed: bytes, *, by_unit: bool) -> Sketch:
-    return (UserMisraGriesSketch if by_unit else MisraGriesSketch).from_bytes(packed)
+    return (UserMisraGries if by_unit else MisraGries).from_bytes(packed)

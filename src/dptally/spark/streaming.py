@@ -35,18 +35,19 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from dptally.errors import BudgetExceeded, DptallyError, InvalidParameter, InvalidSource
 from dptally.exact import as_count
-from dptally.mechanisms.private_misra_gries import publish_sketch
 from dptally.randomness import SystemBits
+from dptally.sketches import publish_sketch
 from dptally.spark.errors import explain, marked
 from dptally.spark.jobs import is_stopped
 from dptally.spark.rows import open_frame, require_running
 from dptally.spark.sketching import check_capacity, declared_kind, merged_sketch
-from dptally.summaries.misra_gries import MisraGriesSketch
+from dptally.summaries.misra_gries import MisraGries
 
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SketchStream"]
 
+Budget = float | str | Fraction
 _NAME = re.compile(r"batch-(\d{12})\.sketch")
 _LIMITS = ("maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxrowspertrigger")
 
@@ -208,7 +210,7 @@ class SketchStream:
                     return
                 rows = open_frame(frame, key=self.key, unit=None)
                 sketch = merged_sketch(rows, self.capacity, 1, SystemBits(), buckets=self._buckets)
-                if not isinstance(sketch, MisraGriesSketch):
+                if not isinstance(sketch, MisraGries):
                     raise TypeError("a stream has no units")
                 merged = self._sketch.merge(sketch)
                 merged.streams = self._sketch.streams or sketch.streams  # one stream, however many batches it has
@@ -224,7 +226,7 @@ class SketchStream:
 
     # Publishing.
 
-    def publish(self, epsilon: object, delta: object, *, ledger: AnyLedger | None = None, **options: Any) -> Release:
+    def publish(self, epsilon: Budget, delta: Budget, *, ledger: AnyLedger | None = None, **options: Any) -> Release:
         """Release what has been read so far; options as for `MisraGriesSketch.publish`.
 
         Each publication is a release of its own, which pays in full.
@@ -243,8 +245,8 @@ class SketchStream:
         self,
         deliver: Callable[[Release], None],
         *,
-        epsilon: object,
-        delta: object,
+        epsilon: Budget,
+        delta: Budget,
         seconds: float | None = None,
         batches: int | None = None,
         ledger: AnyLedger | None = None,
@@ -276,7 +278,7 @@ class SketchStream:
         if seconds is not None and not seconds > 0:
             raise InvalidParameter(f"seconds must be positive, got {seconds}.")
         # Certified now, and found out now if it cannot be: by publishing a sketch of nothing.
-        publish_sketch(MisraGriesSketch(self.capacity).merge(), epsilon, delta, name=self.key, **options)
+        publish_sketch(MisraGries(self.capacity).merge(), epsilon, delta, name=self.key, **options)
 
         def publish() -> None:
             release = None
@@ -310,13 +312,13 @@ class SketchStream:
 
     # The directory.
 
-    def _read(self) -> tuple[int, MisraGriesSketch]:
+    def _read(self) -> tuple[int, MisraGries]:
         """The last batch that is in a file, and its sketch; -1 and an empty one if there is none."""
         found = sorted(path for path in self._directory.iterdir() if _NAME.fullmatch(path.name))
-        number, empty = -1, MisraGriesSketch(self.capacity, kind=self._kind)
+        number, empty = -1, MisraGries(self.capacity, kind=self._kind)
         sketch = empty.merge()
         if found:
-            number, sketch = int(found[-1].name[6:18]), MisraGriesSketch.load(found[-1])
+            number, sketch = int(found[-1].name[6:18]), MisraGries.load(found[-1])
         if sketch.capacity != self.capacity:
             raise InvalidParameter(
                 f"'{self._directory}' holds a sketch of capacity {sketch.capacity}, got {self.capacity}."
@@ -341,7 +343,7 @@ class SketchStream:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
-    def _write(self, number: int, sketch: MisraGriesSketch) -> None:
+    def _write(self, number: int, sketch: MisraGries) -> None:
         path = self._directory / f"batch-{number:012d}.sketch"
         sketch.save(path, overwrite=True)
         for other in self._directory.iterdir():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 from dptally._core import IntegerSketch, TextSketch
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.files import check_target
-from dptally.mechanisms.private_misra_gries import Form, SketchContents, publish_sketch
 from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows, open_rows
 from dptally.sources.engine import Session, check_memory_limit, in_background
 from dptally.summaries.counting import Progress
+from dptally.summaries.sketch_contents import Form, SketchContents
 from dptally.summaries.sketch_files import (
     ColumnNames,
     SketchState,
@@ -40,10 +39,6 @@ from dptally.summaries.sketch_keys import (
     sorted_keys,
 )
 from dptally.summaries.stream_identities import new_identity, united_streams
-
-if TYPE_CHECKING:
-    from dptally.ledger.paying import AnyLedger
-    from dptally.releases.release import Release
 
 __all__ = ["CounterSketch", "Reading"]
 
@@ -78,6 +73,8 @@ class CounterSketch:
     """
 
     _BY_UNIT: ClassVar[bool]
+    sketches: ClassVar[int] = 1  # that were added up: none
+    max_keys_per_unit: int | None = 1
 
     def __init__(self, capacity: int, *, kind: Kind | None = None, bits: BitSource | None = None) -> None:
         if isinstance(capacity, bool) or not isinstance(capacity, int) or not 1 <= capacity <= _MOST_CAPACITY:
@@ -230,57 +227,6 @@ class CounterSketch:
         """What a mechanism with delta = 0 reads; only sketches of one stream can be reduced. Private."""
         raise InvalidParameter("a sketch of users cannot be reduced.")
 
-    def publish(
-        self,
-        epsilon: float | str | Fraction,
-        delta: float | str | Fraction | None = None,
-        *,
-        universe: Any = None,
-        name: str | None = None,
-        unit: str | None = None,
-        elements_per_unit: int = 1,
-        shortfall: Literal["private"] | int | None = "private",
-        minimise: Literal["threshold", "error"] = "threshold",
-        ledger: AnyLedger | None = None,
-        randomness: BitSource | None = None,
-    ) -> Release:
-        """Release it privately, by the mechanism that fits what it is; see `PrivateMisraGries`.
-
-        Args:
-            epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
-            delta: the probability with which the guarantee may fail; left out with a universe.
-            universe: all keys there may be, as a name such as "ipv4" or an object of `dptally.universes`: then the
-                release keeps delta = 0, and may hold keys that nobody has; not for merged sketches and sketches of
-                users.
-            name: of the key column in the release; that of the column it was read from if it is left out, or "key".
-            unit: what units are called, for sketches of users; left out, it is the name of their column, or "unit".
-            elements_per_unit: how many elements of one unit the stream may hold, equal ones or not; not for merged
-                sketches and sketches of users.
-            shortfall: "private" spends a twentieth of epsilon on telling how far counters fall short of frequencies; a
-                number states it (public, and not checked); None leaves it open.
-            minimise: "threshold" or "error", where there is a choice of noise.
-            ledger: what the release spends from; as in `dptally.publish`. A sketch that is published twice pays twice.
-            randomness: None for secret bits of the operating system; `SeededBits` makes the release repeatable and
-                therefore not private.
-
-        Raises:
-            InvalidParameter: a request that cannot be met.
-            PrivacyViolation: a table that does not pass the judge; nothing has been drawn.
-        """
-        return publish_sketch(
-            self,
-            epsilon,
-            delta,
-            universe=universe,
-            name=name,
-            unit=unit,
-            elements_per_unit=elements_per_unit,
-            shortfall=shortfall,
-            minimise=minimise,
-            ledger=ledger,
-            randomness=randomness,
-        )
-
     # Merging.
 
     def merge(self, *others: Self) -> Self:
@@ -337,7 +283,7 @@ class CounterSketch:
         Raises:
             InvalidSource: it is not a sketch of this class, damaged, incomplete or of a newer version.
         """
-        return cls._from_state(unpack(packed, "the sketch"), "the sketch", bits)
+        return cls.from_state(unpack(packed, "the sketch"), "the sketch", bits)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the sketch to a file that only its owner may read: it is private.
@@ -356,28 +302,31 @@ class CounterSketch:
         Raises:
             InvalidSource: it is missing, not a sketch of this class, damaged, incomplete or of a newer version.
         """
-        return cls._from_state(read_sketch_file(Path(path)), f"'{path}'", bits)
+        return cls.from_state(read_sketch_file(Path(path)), f"'{path}'", bits)
 
     def _state(self) -> SketchState:
         keys, counts = self._stored()
         return SketchState(
-            by_unit=self._BY_UNIT,
             capacity=self.capacity,
             kind=self._kind,
             total=self.total,
-            decrements=self.decrements,
-            max_keys_per_unit=1,
-            merged=self.merged,
-            standard=self.standard,
-            seeded=False,
             keys=keys if self._kind is not None else None,
             counts=counts,
+            by_unit=self._BY_UNIT,
+            decrements=self.decrements,
+            merged=self.merged,
+            standard=self.standard,
             names=self.names,
             streams=self.streams,
         )
 
     @classmethod
-    def _from_state(cls, state: SketchState, name: str, bits: BitSource | None) -> Self:
+    def from_state(cls, state: SketchState, name: str, bits: BitSource | None = None) -> Self:
+        """Make the sketch from what a file holds; `name` is what errors call it.
+
+        Raises:
+            InvalidSource: it is not a sketch of this class, or a key comes twice.
+        """
         if state.by_unit != cls._BY_UNIT:
             raise InvalidSource(f"{name} holds a sketch of {'users' if state.by_unit else 'elements'}.")
         sketch = cls._create(state, bits)

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact.integer_columns import integers
-from dptally.mechanisms.private_misra_gries import SketchContents
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
+from dptally.summaries.sketch_contents import SketchContents
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, as_arrow, key_buffers, kind_of, read_values, readable
 
-__all__ = ["MisraGriesSketch"]
+__all__ = ["MisraGries"]
 
 
 def _select(rows: Rows, session: Session) -> str:
@@ -29,7 +29,7 @@ def _select(rows: Rows, session: Session) -> str:
     return f"SELECT k0 FROM ({sql}) ORDER BY hash(k0), k0" if rows.unordered else sql  # noqa: S608 - no value of the data
 
 
-class MisraGriesSketch(CounterSketch):
+class MisraGries(CounterSketch):
     """The most frequent keys of a stream in bounded memory, by [LT25, Algorithm 1] exactly.
 
     An element that has a counter raises it; else, if a counter is zero, the smallest key among those at zero gives up
@@ -54,13 +54,6 @@ class MisraGriesSketch(CounterSketch):
         Time, amortised and whatever the stream: O(1) for an update. Which keys are evicted need not be known before
         somebody looks, so they are not put in order while the stream is read; the first look after an eviction takes
         O(capacity).
-
-    Args:
-        capacity: the number of counters.
-        kind: what keys are: "string", "bytes", "integer" (64 bits) or "unsigned" (64 bits without a sign). None takes
-            it from what the first batch declares, whatever is in it; see `update`. State it where it may depend on the
-            data whether there is a batch at all.
-        bits: where the secret key of the hash table comes from. It has no influence on what the sketch holds.
 
     References:
         [LT25], [MG82].

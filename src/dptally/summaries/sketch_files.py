@@ -78,34 +78,34 @@ class SketchState:
     """What a file holds.
 
     Attributes:
-        by_unit: whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1).
         capacity: the number of counters.
         kind: what keys are, or None if it is not decided.
         total: elements counted.
+        keys: the keys in order, of a type in `ARROW_TYPES`; None if it is not decided.
+        counts: as many counts.
+        by_unit: whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1).
         decrements: by how much a counter may be too low.
         max_keys_per_unit: the most keys a user counts for; 1 in a sketch of elements.
         merged: whether it was merged from others.
         standard: whether it was imported without zero counters.
         seeded: whether random choices were made with bits that are not secret.
-        keys: the keys in order, of a type in `ARROW_TYPES`; None if it is not decided.
-        counts: as many counts.
         sketches: how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more
             counters than the capacity, all positive and in units of 1 / (capacity + 1).
         names: of the columns it was read from.
         streams: the streams it holds; see `dptally.summaries.stream_identities`.
     """
 
-    by_unit: bool
     capacity: int
     kind: Kind | None
     total: int
-    decrements: int
-    max_keys_per_unit: int
-    merged: bool
-    standard: bool
-    seeded: bool
     keys: pa.Array | None
     counts: NDArray[np.int64]
+    by_unit: bool = False
+    decrements: int = 0
+    max_keys_per_unit: int = 1
+    merged: bool = False
+    standard: bool = False
+    seeded: bool = False
     sketches: int = 0
     names: ColumnNames = _NO_NAMES
     streams: frozenset[bytes] = frozenset()
@@ -202,9 +202,7 @@ def _parse(packed: bytes) -> SketchState | None:
     if sort == _SUMMED:
         if flags or not decrements or (counts < 1).any():
             return None
-        return SketchState(
-            False, capacity, kind, total, 0, limit, False, False, False, keys, counts, decrements, names, streams
-        )  # fmt: skip
+        return SketchState(capacity, kind, total, keys, counts, sketches=decrements, names=names, streams=streams)
     merged, standard, seeded = (bool(flags & flag) for flag in (_MERGED, _STANDARD, _SEEDED))
     by_unit = sort == 2
     lost = int(total) - sum(counts.tolist())
@@ -215,9 +213,8 @@ def _parse(packed: bytes) -> SketchState | None:
     if zeros and (not plain or count < capacity):  # the slots without a key are taken before any counter gets to zero
         return None
     return SketchState(
-        by_unit, capacity, kind, total, decrements, limit, merged, standard, seeded, keys, counts, names=names,
-        streams=streams,
-    )  # fmt: skip
+        capacity, kind, total, keys, counts, by_unit, decrements, limit, merged, standard, seeded, 0, names, streams
+    )
 
 
 def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:

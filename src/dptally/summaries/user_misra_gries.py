@@ -22,13 +22,13 @@ from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
 from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers, polars_array
 
-__all__ = ["UserMisraGriesSketch"]
+__all__ = ["UserMisraGries"]
 
 _NO_LIMIT = 1 << 62
 _LONG_UNIT = 1 << 18  # rows of one unit carried from batch to batch before repeated keys are left out
 
 
-class UserMisraGriesSketch(CounterSketch):
+class UserMisraGries(CounterSketch):
     """The keys that most users have, in bounded memory, by [LT25, Algorithm 4] (PAMG) exactly.
 
     A user raises the counter of each of their keys by one, however often they have it; if more than `capacity` keys are
@@ -46,12 +46,6 @@ class UserMisraGriesSketch(CounterSketch):
     Error:
         A counter is never above the number of users who have the key (and kept it), and below it by at most
         `shortfall` <= total / (capacity + 1).
-
-    Args:
-        capacity: the number of counters.
-        max_keys_per_unit: the most keys one user counts for; None lets every key count.
-        kind: what keys are, as for `MisraGriesSketch`.
-        bits: where random choices and the secret key of the hash table come from.
 
     References:
         [LT25].
@@ -234,10 +228,8 @@ class UserMisraGriesSketch(CounterSketch):
         return sketch
 
     def __repr__(self) -> str:
-        return (
-            f"UserMisraGriesSketch(capacity={self.capacity}, max_keys_per_unit={self.max_keys_per_unit}, "
-            f"kind={self._kind!r})"
-        )
+        limit = f"max_keys_per_unit={self.max_keys_per_unit}"
+        return f"{type(self).__name__}(capacity={self.capacity}, {limit}, kind={self._kind!r})"
 
 
 class _OpenUser:
