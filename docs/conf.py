@@ -1,7 +1,7 @@
 """How the documentation site is built: ``python -m sphinx -W docs build/site``.
 
 The pages are Markdown, read by MyST. Nothing in a built page is loaded from another host: no fonts, no scripts, no
-pictures, no mathematics renderer; formulas are plain text.
+pictures, no mathematics renderer: formulas (``$...$``) become MathML when the site is built.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "generated_text",
+    "mathml",
     "outside_links",
     "plain_docstrings",
 ]
 exclude_patterns = ["theme", "extensions"]
 suppress_warnings = ["ref.python"]  # short names in docstrings that mean the nearest one
 
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_dmath_allow_space = False
+myst_dmath_allow_digits = False
+html_math_renderer = "mathml"
 myst_heading_anchors = 3
 highlight_language = "text"
 smartquotes_action = "D"  # dashes only: quotes in docstrings are those of strings

@@ -21,8 +21,8 @@ MECHANISMS = ROOT / "docs" / "mechanisms"
 PAGES = sorted(page for page in MECHANISMS.glob("*.md") if page.name not in ("index.md", "pure.md"))
 SECTIONS = (
     "Statement",
-    "Law",
-    "Picture",
+    "Output distribution",
+    "Figure",
     "When to use it",
     "When not to use it",
     "Cost",
@@ -138,12 +138,12 @@ def test_every_mechanism_has_its_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_of_mechanisms_have_the_same_sections(page: Path) -> None:
-    """Statement, law, picture, when to use it and when not, cost, proof, citation, deviations: each once."""
+    """Statement, output distribution, figure, when to use it and when not, cost, proof, citation, deviations: each once."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", text, re.M)
     for section in SECTIONS:
         assert headings.count(section) == 1, section
-    picture = text.split("## Picture\n")[1].split("\n## ")[0]
+    picture = text.split("## Figure\n")[1].split("\n## ")[0]
     assert f"(../figures/mechanism_pages/{page.stem}.svg)" in picture
 
 
