@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import dptally
-from dptally import example, plots
-from dptally.errors import MissingDependency
+from dptally.cli import example_data
 from tests.cli.conftest import Run
 
 
@@ -50,20 +50,16 @@ def test_the_example_replaces_nothing_unasked(tmp_path: Path, run: Run) -> None:
 
 
 def test_the_example_runs_without_the_extra(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Altair everything but the picture is done, and the line that installs it is printed."""
-
-    def missing() -> None:
-        raise MissingDependency("pictures need Altair and vl-convert: pip install 'dptally[plots]'.")
-
-    monkeypatch.setattr(plots, "_altair", missing)
+    """Without vl-convert everything but the PNG picture is done, and the line that installs it is printed."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     done = run("example", "--directory", tmp_path)
     assert done.status == 0
     assert "pip install 'dptally[plots]'" in done.out
-    assert not (tmp_path / "release.png").exists()
+    assert (tmp_path / "release.svg").exists() and not (tmp_path / "release.png").exists()
 
 
 def test_the_words_of_the_play() -> None:
     """The data set is the whole play: 32,396 words in 4,376 lines or fewer."""
-    rows = list(example.words())
+    rows = list(example_data.words())
     assert len(rows) == 32_396
     assert max(line for line, _ in rows) <= 4_376

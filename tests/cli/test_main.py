@@ -15,7 +15,7 @@ from dptally import pipeline
 from tests.cli.conftest import MARKER, PRIVACY, Run, start
 
 COMMANDS = ("publish", "show", "top", "sum", "verify", "combine", "plot", "plan", "example")
-HEAVY = ("numpy", "polars", "pyarrow", "duckdb", "rich", "altair", "pandas", "cryptography", "dptally.publishing")
+HEAVY = ("numpy", "polars", "pyarrow", "duckdb", "rich", "vl_convert", "pandas", "cryptography", "dptally.publishing")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

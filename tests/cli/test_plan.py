@@ -150,7 +150,7 @@ def test_pages_escape_what_they_show() -> None:
     page = plan_page(odd)
     assert "<em>" not in page and "<i>" not in page and "&lt;script&gt;&amp;" in page
     picture = curves_chart({'"><script>': reporting_curve(WeightedSample(1, "1e-6"))})
-    for drawn in (picture.inline(), picture.file().decode()):
+    for drawn in (picture.inline(), picture.content().decode()):
         assert "<script" not in drawn
         ElementTree.fromstring(drawn)  # noqa: S314
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from dptally import plots
-from dptally.errors import MissingDependency
 from tests.cli.conftest import Run
 
 
@@ -38,12 +37,9 @@ def test_plot_refuses_other_formats(tmp_path: Path, release: Path, run: Run) -> 
 
 
 def test_plot_without_the_extra(tmp_path: Path, release: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Altair the command fails with the line that installs it."""
-
-    def missing() -> None:
-        raise MissingDependency("pictures need Altair and vl-convert: pip install 'dptally[plots]'.")
-
-    monkeypatch.setattr(plots, "_altair", missing)
+    """Without vl-convert a PNG picture fails with the line that installs it; SVG needs nothing."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     done = run("plot", release, "-o", tmp_path / "p.png")
     assert done.status == 1
     assert "pip install 'dptally[plots]'" in done.err
+    assert run("plot", release, "-o", tmp_path / "p.svg").status == 0

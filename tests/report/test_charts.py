@@ -51,6 +51,7 @@ def test_hostile_keys_stay_text_in_pictures(tmp_path: Path) -> None:
         "style",
         "rect",
         "text",
+        "title",
         "g",
         "path",
         "circle",

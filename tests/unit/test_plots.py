@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import builtins
-import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -19,103 +20,128 @@ def _release(counts: dict[str, int], **options: Any) -> dptally.Release:
     return dptally.publish(counts, epsilon=1, delta="1e-6", **options)
 
 
-def _rows(chart: Any) -> list[dict[str, Any]]:
-    """The rows of the first panel."""
-    return chart.to_dict()["hconcat"][0]["data"]["values"]  # type: ignore[no-any-return]
+def _drawn(chart: plots.Chart) -> ElementTree.Element:
+    return ElementTree.fromstring(chart.content())  # noqa: S314 - our own drawing
+
+
+def _tips(chart: plots.Chart) -> list[str]:
+    """What is said when the pointer rests on a bar."""
+    return [str(title.text) for title in _drawn(chart).iterfind(".//{*}rect/{*}title")]
 
 
 def test_bars_are_the_top_of_the_release() -> None:
-    """The first panel holds the n largest keys with their estimates and bounds, in order."""
+    """The first panel holds the n largest keys with their estimates and intervals, in order."""
     release = _release({f"k{number}": 100 * (number + 1) for number in range(9)})
-    top = release.top(4)
-    rows = _rows(plots.release_chart(release, n=4))
-    assert [row["key"] for row in rows] == top.get_column("key").to_list()
-    assert [(row["estimate"], row["lower"], row["upper"]) for row in rows] == top.select(
-        "estimate", "lower", "upper"
-    ).rows()
+    rows = release.top(4).select("key", "estimate", "lower", "upper").iter_rows()
+    wanted = [f"{key}: {estimate:,} ({lower:,} to {upper:,})" for key, estimate, lower, upper in rows]
+    assert _tips(release.plot(4)) == wanted
+    assert len(_tips(release.plot())) == 9
 
 
 def test_the_curve_is_the_exact_reporting_probability() -> None:
-    """Every point of the second panel is the law's own probability."""
+    """The second panel is drawn through the law's own probabilities."""
     release = _release({"a": 100})
-    panel = plots.release_chart(release).to_dict()["hconcat"][1]
-    points = panel["layer"][0]["data"]["values"]
+    [line] = [path.attrib["d"] for path in _drawn(release.plot(0)).iterfind(".//{*}path[@class='line']")]
+    points = [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", line)]
+    (left, bottom), (right, top) = points[0], points[-1]
+    last = round((right - left) / (points[1][0] - left))  # the first two points are the counts 0 and 1
     assert len(points) > 20
-    for point in points:
-        assert point["chance"] == float(release.law.reporting_probability(point["frequency"]))
+    for x, y in points:
+        count = round((x - left) / (right - left) * last)
+        chance = float(release.law.reporting_probability(count))
+        assert (bottom - y) / (bottom - top) == pytest.approx(chance, abs=0.001)
 
 
 @pytest.mark.parametrize(("counts", "values"), [({"a": 1}, True), ({"a": 1000}, False)])
 def test_without_values_or_keys_only_the_curve_is_drawn(counts: dict[str, int], values: bool) -> None:
     """An empty release, and one without values, have one panel."""
-    chart = plots.release_chart(_release(counts, values=values))
-    assert len(chart.to_dict()["hconcat"]) == 1
+    chart = _release(counts, values=values).plot()
+    assert _tips(chart) == []
+    assert "Chance that a key appears" in "".join(_drawn(chart).itertext())
 
 
-def test_a_wide_law_has_few_points() -> None:
-    """A law with many thousand rows still makes a small picture."""
+def test_where_all_keys_are_released_only_bars_are_drawn() -> None:
+    """A dense histogram hides nothing, so there is no chance to show."""
+    chart = dptally.publish({"a": 50}, epsilon=1, delta=0, mechanism="dense", universe=["a", "b"]).plot()
+    assert len(_tips(chart)) == 2
+    assert "Chance that a key appears" not in "".join(_drawn(chart).itertext())
+
+
+def test_a_wide_law_makes_a_small_picture() -> None:
+    """A law with many thousand rows is drawn through few points."""
     release = dptally.publish({"a": 10**6}, epsilon="0.01", delta="1e-9")
     assert release.law.width > 2_000
-    assert len(plots.release_chart(release).to_dict()["hconcat"][1]["layer"][0]["data"]["values"]) < 400
+    assert len(release.plot().content()) < 20_000
 
 
 def test_keys_with_equal_labels_stay_apart() -> None:
     """Keys that look the same once cut have a bar each."""
-    release = _release({"x" * 200 + "1": 500, "x" * 200 + "2": 600})
-    assert len({row["place"] for row in _rows(plots.release_chart(release))}) == 2
+    assert len(_tips(_release({"x" * 200 + "1": 500, "x" * 200 + "2": 600}).plot())) == 2
 
 
 def test_a_seeded_release_says_so_in_the_picture() -> None:
     """The subtitle of a picture of a seeded release says that it is not private."""
     from dptally.randomness import SeededBits
 
-    chart = plots.release_chart(_release({"a": 1000}, randomness=SeededBits(1)))
-    assert chart.to_dict()["title"]["subtitle"].startswith("NOT PRIVATE")
+    chart = _release({"a": 1000}, randomness=SeededBits(1)).plot()
+    assert chart.caption.startswith("NOT PRIVATE")
+    assert chart.caption in "".join(_drawn(chart).itertext())
 
 
-def test_a_key_cannot_leave_the_script_of_a_page(tmp_path: Path) -> None:
-    """A key that closes a script element stays inside its string, and the page loads nothing."""
-    place = tmp_path / "page.html"
-    plots.save(plots.release_chart(_release({HOSTILE: 1000})), place)
-    page = place.read_text()
-    assert HOSTILE not in page
-    assert json.dumps(HOSTILE).replace("<", r"\u003c") in page
-    assert 'src="http' not in page
-    assert "<link" not in page
+@pytest.mark.parametrize("kind", ["svg", "html"])
+@pytest.mark.parametrize("key", [HOSTILE, "<image href='x'/>"])
+def test_a_key_stays_text(tmp_path: Path, kind: str, key: str) -> None:
+    """A key that looks like markup is text in every picture, and no picture loads anything."""
+    place = tmp_path / f"picture.{kind}"
+    plots.save(_release({key: 1000}).plot(), place)
+    text = place.read_text()
+    assert key not in text and "alert(1)</script>" not in text and "<image" not in text
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", text)
+    assert ("Content-Security-Policy" in text) == (kind == "html")
 
 
-def test_a_key_cannot_add_to_a_drawing(tmp_path: Path) -> None:
-    """Keys are text in SVG, never elements."""
-    place = tmp_path / "drawing.svg"
-    plots.save(plots.release_chart(_release({"<image href='x'/>": 1000})), place)
-    assert "<image" not in place.read_text()
+def test_a_notebook_shows_it() -> None:
+    """Notebooks find SVG, and an image whose style stays its own; the text form is short."""
+    chart = _release({"a": 1000}).plot()
+    assert chart._repr_svg_().startswith("<svg")
+    assert chart._repr_html_().startswith('<img src="data:image/svg+xml;base64,')
+    assert repr(chart).startswith("Chart('1 released key, by key', ")
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     """Only .png, .svg and .html can be written."""
     with pytest.raises(InvalidParameter, match=r"must end in \.png, \.svg or \.html"):
-        plots.save(plots.release_chart(_release({"a": 100})), tmp_path / "picture.pdf")
+        _release({"a": 100}).plot().save(tmp_path / "picture.pdf")
 
 
 def test_a_negative_number_of_keys_is_refused() -> None:
     """The number of bars cannot be negative."""
     with pytest.raises(InvalidParameter, match="n must not be negative, got -1"):
-        plots.release_chart(_release({"a": 100}), n=-1)
+        _release({"a": 100}).plot(-1)
 
 
-def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Altair or vl-convert the error holds the line that installs them."""
-    release = _release({"a": 100})
-    original = builtins.__import__
-
-    def refuse(name: str, *rest: Any) -> Any:
-        if name == "vl_convert":
-            raise ImportError(name)
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+def test_png_needs_the_extra_and_nothing_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without vl-convert the error for PNG holds the line that installs it; SVG and HTML are written."""
+    chart = _release({"a": 100}).plot()
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MissingDependency, match=r"pip install 'dptally\[plots\]'"):
-        plots.release_chart(release)
+        chart.save(tmp_path / "picture.png")
+    chart.save(tmp_path / "picture.svg")
+    chart.save(tmp_path / "picture.html")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_png_has_twice_the_pixels(tmp_path: Path) -> None:
+    """A PNG picture has two pixels for each of the drawing, in both directions."""
+    pytest.importorskip("vl_convert")
+    chart = _release({"a": 100}).plot()
+    chart.save(tmp_path / "picture.png")
+    size = (tmp_path / "picture.png").read_bytes()[16:24]
+    drawn = _drawn(chart).attrib
+    assert (int.from_bytes(size[:4], "big"), int.from_bytes(size[4:], "big")) == (
+        2 * int(drawn["width"]),
+        2 * int(drawn["height"]),
+    )
 
 
 def test_labels_are_one_printable_line() -> None:

@@ -44,7 +44,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def _example(arguments: argparse.Namespace) -> None:
-    from dptally import example, report
+    from dptally import report
+    from dptally.cli import example_data
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.cli.publish import summarize
     from dptally.files import check_target
@@ -54,19 +55,26 @@ def _example(arguments: argparse.Namespace) -> None:
     overwrite = arguments.overwrite or arguments.directory is None
     directory.mkdir(parents=True, exist_ok=True)
     data, output, page = (directory / name for name in ("hamlet.csv", "release.parquet", "report.html"))
-    pictures = [] if arguments.no_picture else [directory / "release.png", directory / "release.svg"]
+    pictures = [] if arguments.no_picture else [directory / "release.svg", directory / "release.png"]
     for target in (data, output, page, *pictures):
         check_target(target, overwrite=overwrite)
-    rows = example.write_words(data)
-    release = publish(str(data), **example.REQUEST)
+    rows = example_data.write_words(data)
+    release = publish(str(data), **example_data.REQUEST)
     release.save(output, overwrite=overwrite)
     report.write(release, page, title="Words of Shakespeare's Hamlet", file=output, overwrite=overwrite)
-    missing = _draw(release, pictures)
+    drawn, missing = _draw(release, pictures)
     command = _command(data, output)
     if arguments.json:
         facts = {**describe(release), "output": str(output), "rows": json_rows(release.top(10))}
-        drawn = [] if missing else [str(picture) for picture in pictures]
-        print_json({**facts, "data": str(data), "command": command, "report": str(page), "pictures": drawn})
+        print_json(
+            {
+                **facts,
+                "data": str(data),
+                "command": command,
+                "report": str(page),
+                "pictures": [str(picture) for picture in drawn],
+            }
+        )
         return
     say(f"{data} holds {rows:,} rows: every word of every line of Shakespeare's Hamlet.")
     say("Each line is a unit, of which at most three words are counted. Published as by")
@@ -75,25 +83,22 @@ def _example(arguments: argparse.Namespace) -> None:
     say(f"\n{release.top_in_words()}\n")
     summarize(release, output, remark=False)
     say(f"Report: {page}, a page about the release to open in a browser and to show to anyone.")
+    if drawn:
+        say(f"Picture: {' and '.join(str(picture) for picture in drawn)}")
     if missing:
         say(missing)
-    elif pictures:
-        say(f"Picture: {pictures[0]} (and {pictures[1].name})")
 
 
-def _draw(release: Release, pictures: list[Path]) -> str | None:
-    """Draw the pictures, or say what is missing for it."""
-    from dptally import plots
-
-    if not pictures:
-        return None
+def _draw(release: Release, pictures: list[Path]) -> tuple[list[Path], str | None]:
+    """The pictures that were drawn, and what is missing for the others."""
+    drawn: list[Path] = []
     try:
-        chart = plots.release_chart(release)
         for picture in pictures:
-            plots.save(chart, picture)
+            release.plot().save(picture)
+            drawn.append(picture)
     except MissingDependency as missing:
-        return str(missing)
-    return None
+        return drawn, str(missing)
+    return drawn, None
 
 
 def _command(data: Path, output: Path) -> list[str]:

@@ -27,8 +27,8 @@ def add_commands(commands: Commands) -> None:
         _plot,
         summary="a picture of a release",
         details=(
-            "Draw the most frequent released keys with bounds, and the chance with which a key of each frequency\n"
-            "appears. Needs pip install 'dptally[plots]'. HTML pictures hold all they need and load nothing."
+            "Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,\n"
+            "by its true count. PNG needs pip install 'dptally[plots]'. Pictures hold all they need and load nothing."
         ),
         example="dptally plot release.parquet -o picture.svg",
         also="dptally plot release.parquet -n 50 -o picture.html",
@@ -41,18 +41,18 @@ def add_commands(commands: Commands) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-    from dptally import plots
     from dptally.cli.printing import print_json, say
     from dptally.cli.read import load_table
     from dptally.files import check_target
+    from dptally.report.drawing import check_format
 
     picture = Path(arguments.output)
-    plots.check_format(picture)
+    check_format(picture)
     check_target(picture, overwrite=arguments.overwrite)
     confidence = "0.95" if arguments.confidence is None else arguments.confidence
-    chart = plots.release_chart(load_table(arguments.release), n=arguments.n, confidence=confidence)
+    chart = load_table(arguments.release).plot(arguments.n, confidence=confidence)
     with to_completion():
-        plots.save(chart, picture)
+        chart.save(picture)
     if arguments.json:
         print_json({"picture": str(picture)})
     else:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dptally.explore.curves import MECHANISMS
 from dptally.labels import key_label
+from dptally.report.document import document, page_style, policy_of
 from dptally.report.markup import Markup, join, tag
-from dptally.report.page import document, page_style, policy_of
 
 if TYPE_CHECKING:
     from dptally.explore.questions import Questions
@@ -26,8 +26,9 @@ _SLIDERS = (
 
 def page_of(questions: Questions | None, name: str | None) -> tuple[str, str]:
     """The page, and the Content-Security-Policy that fits it: nothing is loaded, and only this server is asked."""
-    style = page_style("page.css") + files("dptally.explore").joinpath("explore.css").read_text(encoding="utf-8")
-    script = files("dptally.explore").joinpath("explore.js").read_text(encoding="utf-8")
+    sheets = files("dptally.report") / "page.css", files("dptally.explore") / "explore.css"
+    style = page_style(*(sheet.read_text(encoding="utf-8") for sheet in sheets))
+    script = (files("dptally.explore") / "explore.js").read_text(encoding="utf-8")
     policy = policy_of(style, script, "connect-src 'self'", "frame-ancestors 'none'")
     return document("dptally explore", _body(questions, name), style=style, script=script, policy=None), policy
 

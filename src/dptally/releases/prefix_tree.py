@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dptally.laws.prefix_plans import TriePlan
     from dptally.privacy.guarantee import Guarantee
+    from dptally.report.drawing import Chart
     from dptally.verifiers.tables import Certificate
 
 __all__ = ["Node", "PrefixTree"]
@@ -253,6 +254,12 @@ class PrefixTree:
         from dptally.report import write
 
         write(self, path, overwrite=overwrite, **options)
+
+    def plot(self) -> Chart:
+        """A picture: boxes for prefixes, as wide as their estimated counts; see `Chart.save`."""
+        from dptally.report.prefix_chart import tree_chart
+
+        return tree_chart(self)
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""

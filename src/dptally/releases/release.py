@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dptally.laws.base import EstimatorKind, FrequencyFunction
     from dptally.laws.inversion import FrequencyEstimates
     from dptally.privacy.guarantee import Guarantee
+    from dptally.report.drawing import Chart
     from dptally.verifiers.tables import Certificate
 
 __all__ = ["RESERVED_COLUMNS", "Release"]
@@ -355,6 +356,15 @@ class Release:
         from dptally.report import write
 
         write(self, path, overwrite=overwrite, **options)
+
+    def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
+        """A picture: the n most frequent keys with confidence intervals, and the chance of a key to be released.
+
+        A notebook shows it; ``release.plot().save("picture.svg")`` writes it (.svg, .html, or .png).
+        """
+        from dptally.report.plots import release_chart
+
+        return release_chart(self, n=n, confidence=confidence)
 
     def describe(self) -> dict[str, Any]:
         """What is promised and how it was checked, as plain data for JSON."""

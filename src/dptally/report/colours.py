@@ -10,58 +10,40 @@ from string import Template
 
 __all__ = ["CURVES", "DARK", "LIGHT", "chart_style", "variables"]
 
-LIGHT = {
-    "paper": "#ffffff",
-    "raised": "#f7f6f5",
-    "ink": "#1c1917",
-    "faint": "#57534e",
-    "line": "#d6d3d1",
-    "edge": "#78716c",
-    "accent": "#0f766e",
-    "wash": "#a9dcd4",
-    "hidden": "#dedad7",
-    "warn": "#b91c1c",
-    "alert": "#fef2f2",
-    "curve-1": "#0f766e",
-    "curve-2": "#b45309",
-    "curve-3": "#6d28d9",
-    "curve-4": "#be185d",
-    "curve-5": "#1d4ed8",
-    "curve-6": "#4d7c0f",
-    "curve-7": "#0369a1",
-    "curve-8": "#57534e",
+_COLOURS = {  # in light, in dark
+    "paper": ("#ffffff", "#15191c"),
+    "raised": ("#f7f6f5", "#1d2327"),
+    "ink": ("#1c1917", "#f4f3f1"),
+    "faint": ("#57534e", "#b9b4ae"),
+    "line": ("#d6d3d1", "#3a4147"),
+    "edge": ("#78716c", "#8b949b"),
+    "accent": ("#0f766e", "#5eead4"),
+    "wash": ("#a9dcd4", "#1d5c56"),
+    "hidden": ("#dedad7", "#3b3f43"),
+    "warn": ("#b91c1c", "#fca5a5"),
+    "alert": ("#fef2f2", "#3a1d1d"),
+    "curve-1": ("#0f766e", "#5eead4"),
+    "curve-2": ("#b45309", "#fbbf24"),
+    "curve-3": ("#6d28d9", "#c4b5fd"),
+    "curve-4": ("#be185d", "#f9a8d4"),
+    "curve-5": ("#1d4ed8", "#93c5fd"),
+    "curve-6": ("#4d7c0f", "#bef264"),
+    "curve-7": ("#0369a1", "#7dd3fc"),
+    "curve-8": ("#57534e", "#d6d3d1"),
 }
-DARK = {
-    "paper": "#15191c",
-    "raised": "#1d2327",
-    "ink": "#f4f3f1",
-    "faint": "#b9b4ae",
-    "line": "#3a4147",
-    "edge": "#8b949b",
-    "accent": "#5eead4",
-    "wash": "#1d5c56",
-    "hidden": "#3b3f43",
-    "warn": "#fca5a5",
-    "alert": "#3a1d1d",
-    "curve-1": "#5eead4",
-    "curve-2": "#fbbf24",
-    "curve-3": "#c4b5fd",
-    "curve-4": "#f9a8d4",
-    "curve-5": "#93c5fd",
-    "curve-6": "#bef264",
-    "curve-7": "#7dd3fc",
-    "curve-8": "#d6d3d1",
-}
+LIGHT = {name: light for name, (light, _) in _COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in _COLOURS.items()}
 
 _CHART = Template(
     """
-.chart text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,"DejaVu Sans",sans-serif;font-size:12px}
+.chart text{fill:$faint;font-size:12px;
+ font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,"Liberation Sans","DejaVu Sans",sans-serif}
 .chart .paper{fill:$paper}
-.chart text{fill:$faint}
 .chart .label{fill:$ink}
 .chart .strong{fill:$ink;font-weight:600}
 .chart .note{fill:$ink;font-size:11.5px}
 .chart .tick{font-size:11px}
+.chart .number{font-size:11px;paint-order:stroke;stroke:$paper;stroke-width:3px}
 .chart .head{fill:$ink;font-weight:700;font-size:14px}
 .chart .grid{stroke:$line;stroke-width:1;fill:none}
 .chart .axis{stroke:$edge;stroke-width:1;fill:none}
@@ -71,6 +53,8 @@ _CHART = Template(
 .chart .line{stroke:$accent;stroke-width:2.2;fill:none;stroke-linejoin:round}
 .chart .bound{stroke:$accent;stroke-width:2;fill:none}
 .chart .dot{fill:$accent}
+.chart .inverse{fill:$paper}
+.chart .edged{stroke:$paper;stroke-width:1}
 .chart .curve{fill:none;stroke-width:2.4;stroke-linejoin:round}
 """
 )
@@ -86,6 +70,7 @@ def chart_style(colours: dict[str, str] | None) -> str:
     shown = {name: f"var(--{name})" if colours is None else text for name, text in names.items()}
     curves = (
         f".chart .curve-{place}{{stroke:{shown[f'curve-{place}']};{form}}}"
+        f".chart .fill-{place}{{fill:{shown[f'curve-{place}']};fill-opacity:.75}}"
         for place, form in enumerate(_FORMS, start=1)
     )
     return _CHART.substitute(shown) + "\n".join(curves) + "\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
-from dptally.report.charts import Bar, bar_chart, chance_chart, rank_chart
+from dptally.report.charts import bar_chart, bars_of, chance_chart, rank_chart
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
 from dptally.report.words import (
@@ -76,11 +76,7 @@ def _summary(release: Release) -> str:
 
 def _label(part: object) -> Markup:
     """A part of a key: escaped, and kept apart from the direction of the text around it."""
-    return tag("bdi", _text(part, _LONGEST))
-
-
-def _text(part: object, longest: int) -> str:
-    return key_label(part, longest=longest) or "(empty)"
+    return tag("bdi", key_label(part, longest=_LONGEST) or "(empty)")
 
 
 def _cell(amount: object) -> Child:
@@ -100,14 +96,7 @@ def _keys_section(release: Release, n: int, sure: str, level: object, charts: li
     keys = len(release.key)
     parts: list[Markup] = []
     if release.law.values:
-        bars = [
-            Bar(
-                " · ".join(_text(part, 40) for part in row[:keys]),
-                *(float(amount) for amount in row[keys + 1 : keys + 4]),
-            )
-            for row in top.head(_BARS).iter_rows()
-        ]
-        charts.append(bar_chart(bars, sure))
+        charts.append(bar_chart(bars_of(top.head(_BARS), keys), sure))
         parts.append(figure(charts[-1]))
         columns = [
             "Rank",

@@ -1,77 +1,57 @@
-"""A picture of a prefix tree: one row of boxes for each level, as wide as the estimated frequencies.
-
-Needs the extra ``pip install 'dptally[plots]'``. Write it with `dptally.report.plots.save`.
-"""
+"""A picture of a prefix tree: one row of boxes for each level, as wide as the estimated counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from dptally.errors import MissingDependency
 from dptally.labels import key_label
+from dptally.report.charts import privacy_line
+from dptally.report.drawing import Canvas, Chart, shorten
 from dptally.universes.prefixes import ENDED, ROOT
 
 if TYPE_CHECKING:
-    from altair import LayerChart
-
     from dptally.releases.prefix_tree import PrefixTree
 
 __all__ = ["tree_chart"]
 
-_WIDTH, _ROW = 900, 34  # pixels
-_NARROWEST = 1 / 40  # of the width, for a label
+_WIDTH, _ROW, _LEFT = 900, 34, 60  # pixels
+_NARROWEST = 22  # pixels, for a label
 _THINNEST = 1 / 2000  # of the width, for a box
-_LONGEST_LABEL = 12
 
 
-def tree_chart(tree: PrefixTree) -> LayerChart:
+class _Box(NamedTuple):
+    level: int
+    text: str
+    whole: bool
+    estimate: int
+    left: float
+    right: float
+
+
+def tree_chart(tree: PrefixTree) -> Chart:
     """Boxes for prefixes, each below the prefix it extends; dark where a value is whole.
 
     Levels come from different samples, so children may add up to more than their parent; they then share its width.
-
-    Raises:
-        MissingDependency: without the extra ``plots``.
     """
-    alt = _altair()
-    data = alt.Data(values=list(_boxes(tree, (0, ROOT), 0.0, 1.0)))
-    placed = alt.Chart(data).encode(
-        y=alt.Y("level:O", title="level", axis=alt.Axis(domain=False, ticks=False)),
-        x=alt.X("left:Q", axis=None, scale=alt.Scale(domain=[0, 1])),
-    )
-    boxes = placed.mark_bar(stroke="white", strokeWidth=1).encode(
-        x2="right:Q",
-        color=alt.Color(
-            "whole:N", scale=alt.Scale(domain=[False, True], range=["#99d5cd", "#0f766e"]), title="whole value"
-        ),
-        tooltip=[alt.Tooltip("prefix:N"), alt.Tooltip("estimate:Q", format=",")],
-    )
-    labels = (
-        placed.transform_filter(f"datum.right - datum.left > {_NARROWEST}")
-        .mark_text(align="left", dx=4)
-        .encode(text="label:N", color=alt.condition("datum.whole", alt.value("white"), alt.value("#292524")))
-    )
-    subtitle = (
-        f"Differentially private: epsilon = {float(tree.guarantee.epsilon):.4g}, "
-        f"delta = {float(tree.guarantee.delta):.4g}"
-        if tree.guarantee.private
-        else "NOT PRIVATE: drawn from a seed, for tests or simulations"
-    )
-    title = alt.Title(f"{len(tree):,} frequent prefixes", subtitle=subtitle, anchor="start")
-    layers = alt.layer(boxes, labels).properties(width=_WIDTH, height=_ROW * len(tree.plan.lengths), title=title)
-    chart: LayerChart = layers.configure_view(stroke=None)
-    return chart
+    levels = len(tree.plan.lengths)
+    canvas = Canvas(_WIDTH, _ROW * levels + 26)
+    for level in range(1, levels + 1):
+        canvas.text(_LEFT - 8, _ROW * (level - 1) + 21, f"level {level}", side="end")
+    for box in _boxes(tree, (0, ROOT), 0.0, 1.0):
+        left, wide = _LEFT + box.left * (_WIDTH - _LEFT), (box.right - box.left) * (_WIDTH - _LEFT)
+        top = _ROW * (box.level - 1)
+        kind = "edged dot" if box.whole else "edged wash"
+        canvas.box(left, top, wide, _ROW, kind, tip=f"{box.text}: {box.estimate:,}")
+        if wide > _NARROWEST:
+            canvas.text(left + 5, top + 21, shorten(box.text, wide - 8), "inverse" if box.whole else "label")
+    for place, kind, words in ((_LEFT, "wash", "prefix"), (_LEFT + 90, "dot", "whole value")):
+        canvas.box(place, _ROW * levels + 11, 14, 12, kind)
+        canvas.text(place + 20, _ROW * levels + 21, words)
+    return canvas.chart("tree", f"{len(tree):,} frequent prefixes", privacy_line(tree.guarantee))
 
 
-def _altair() -> Any:
-    try:
-        import altair
-    except ImportError:
-        raise MissingDependency("pictures need Altair and vl-convert: pip install 'dptally[plots]'.") from None
-    return altair
-
-
-def _boxes(tree: PrefixTree, place: tuple[int, str], left: float, right: float) -> Iterator[dict[str, Any]]:
+def _boxes(tree: PrefixTree, place: tuple[int, str], left: float, right: float) -> Iterator[_Box]:
     """Boxes below a place, from left to right in the order of prefixes; those too thin to be seen are left out."""
     below = tree.children(place)
     # The root is as wide as its children; any other box may be wider than its children together.
@@ -82,13 +62,6 @@ def _boxes(tree: PrefixTree, place: tuple[int, str], left: float, right: float) 
         if end - start < _THINNEST:
             continue
         text = key_label(tree.plan.domain.label(node.name))
-        yield {
-            "level": node.level,
-            "prefix": text,
-            "label": key_label(text, longest=_LONGEST_LABEL),
-            "whole": node.name[-1] == ENDED,
-            "estimate": tree.plan.observation_model.most_likely(node.value),
-            "left": start,
-            "right": end,
-        }
+        estimate = tree.plan.observation_model.most_likely(node.value)
+        yield _Box(node.level, text, node.name[-1] == ENDED, estimate, start, end)
         yield from _boxes(tree, (node.level, node.name), start, end)

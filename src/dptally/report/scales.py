@@ -1,9 +1,9 @@
-"""Scales and ticks of axes."""
+"""Scales of axes: where a number stands on the page, and which numbers are written beside it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 __all__ = ["Linear", "Log", "Scale", "short_number"]
 
@@ -11,13 +11,13 @@ __all__ = ["Linear", "Log", "Scale", "short_number"]
 def short_number(number: float) -> str:
     """A number as a tick shows it.
 
-    >>> [short_number(number) for number in (0, 0.5, 20, 1500, 2e6, 3.5e9)]
-    ['0', '0.5', '20', '1.5k', '2M', '3.5G']
+    >>> [short_number(number) for number in (0, 1e-6, 0.5, 20, 1500, 2e6, 3.5e9)]
+    ['0', '1e-6', '0.5', '20', '1.5k', '2M', '3.5G']
     """
     for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
             return f"{number / 10**power:.4g}{letter}"
-    return f"{number:.4g}"
+    return f"{number:.4g}".replace("e-0", "e-")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class Linear(Scale):
 
     def ticks(self, most: int = 6) -> list[float]:
         """Multiples of 1, 2 or 5 times a power of ten."""
-        span = (self.high - self.low) or 1.0
-        rough = span / most
+        rough = ((self.high - self.low) or 1.0) / most
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
@@ -81,8 +80,8 @@ class Log(Scale):
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found: list[float] = []
         for factors in ((1, 2, 5), (1, 3), (1,)):
-            found = [float(factor * 10.0**power) for power in powers for factor in factors]
+            found = [float(f"{factor}e{power}") for power in powers for factor in factors]
             found = [number for number in found if self.low * (1 - 1e-9) <= number <= self.high * (1 + 1e-9)]
-            if len(found) <= most:
+            if 2 <= len(found) <= most:
                 return found
-        return found[:: -(-len(found) // most)]
+        return found[:: -(-len(found) // most)] if len(found) > 1 else Linear(*astuple(self)).ticks(most)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.errors import InvalidParameter, MissingDependency
+from dptally.errors import InvalidParameter
 from dptally.files import check_target, complete_or_absent
 from dptally.report.page import put_together
 
@@ -19,7 +18,6 @@ __all__ = ["CHART_FORMATS", "make_report", "page", "write", "write_charts"]
 
 CHART_FORMATS = ("svg", "png")
 _LARGEST_TABLE = 1000
-_SCALE = 2.0
 
 
 def make_report(
@@ -142,32 +140,18 @@ def write_charts(
     unknown = [kind for kind in formats if kind not in CHART_FORMATS]
     if unknown:
         raise InvalidParameter(f"formats must be of 'svg' and 'png', got {unknown[0]!r}.")
-    to_png = _png_writer() if "png" in formats else None
     if folder.exists() and not folder.is_dir():
         raise InvalidParameter(f"{folder} is not a directory.")
+    contents = {
+        folder / f"{chart.name}.{kind}": chart.content(f".{kind}") for chart in report.charts for kind in formats
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    targets = [(chart, kind, folder / f"{chart.name}.{kind}") for chart in report.charts for kind in formats]
-    for _, _, target in targets:
+    for target in contents:
         check_target(target, overwrite=overwrite)
-    for chart, kind, target in targets:
-        drawn = chart.file()
-        content = to_png(drawn) if kind == "png" and to_png is not None else drawn
+    for target, content in contents.items():
         with complete_or_absent(target, overwrite=overwrite) as file:
             file.write(content)
-    return [target for _, _, target in targets]
-
-
-def _png_writer() -> Callable[[bytes], bytes]:
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingDependency("PNG charts need vl-convert: pip install 'dptally[plots]'.") from None
-
-    def to_png(drawn: bytes) -> bytes:
-        content: bytes = vl_convert.svg_to_png(drawn.decode("utf-8"), scale=_SCALE)
-        return content
-
-    return to_png
+    return list(contents)
 
 
 def _fingerprint(path: Path) -> str:
