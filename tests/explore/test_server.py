@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from dptally.errors import InvalidParameter
 from dptally.explore.server import ExploreServer
+from dptally.laws.base import Reporting
 from tests.explore.conftest import TOKEN, Talk
 from tests.report.releases import MARKER
 
@@ -175,13 +177,13 @@ def test_wishes_that_were_overtaken_end(server: ExploreServer, monkeypatch: pyte
     started, overtaken = threading.Event(), threading.Event()
     answers: list[dict[str, Any]] = []
 
-    class Slow:
+    class Slow(Reporting):
         """A law that waits until it is overtaken."""
 
-        def reporting_probability(self, true_frequency: int) -> float:
+        def reporting_probability(self, true_frequency: int) -> Fraction:
             started.set()
             overtaken.wait(10)
-            return min(1.0, true_frequency / 100)
+            return min(Fraction(1), Fraction(true_frequency, 100))
 
         def first_frequency(self, probability: object) -> int:
             return 50

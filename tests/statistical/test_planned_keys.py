@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dptally
-from dptally.laws.reporting_curves import chance
 from dptally.planning import Plan
 from dptally.randomness import SeededBits
 from tests.statistical.checks import Z_LIMIT, mean_z
@@ -23,7 +22,7 @@ def planned(mechanism: str) -> tuple[Plan, float, float]:
     assert isinstance(plan, Plan)
     expected = plan.forecasts[0].expected_keys
     assert expected is not None
-    chances = {frequency: float(chance(plan.mechanisms[0].law, frequency)) for frequency in POPULATION}
+    chances = {frequency: float(plan.mechanisms[0].law.chance(frequency)) for frequency in POPULATION}
     variance = sum(keys * chances[frequency] * (1 - chances[frequency]) for frequency, keys in POPULATION.items())
     return plan, expected, variance
 
@@ -42,7 +41,7 @@ def test_draws_hold_as_many_keys_as_planned(mechanism: str) -> None:
         for seed in range(RELEASES)
     ]
     assert abs(mean_z(found, expected, variance)) < Z_LIMIT
-    shifted = sum(keys * float(chance(law, frequency + 1)) for frequency, keys in POPULATION.items())
+    shifted = sum(keys * float(law.chance(frequency + 1)) for frequency, keys in POPULATION.items())
     assert abs(mean_z(found, shifted, variance)) > Z_LIMIT
 
 

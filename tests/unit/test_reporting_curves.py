@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dptally.laws import reporting_curves
+from dptally.laws import gaussian_histogram
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.reporting_curves import reporting_curve
@@ -61,9 +61,9 @@ def test_a_wide_gaussian_is_the_same_without_its_table(monkeypatch: pytest.Monke
     """What is drawn in floating point agrees with the table, milestones included."""
     for differing in (1, 3, 40, 1000):
         law = GaussianHistogram("0.5", "1e-7", differing)
-        monkeypatch.setattr(reporting_curves, "_WIDE", 10**9)
+        monkeypatch.setattr(gaussian_histogram, "_WIDE", 10**9)
         exact = reporting_curve(law)
-        monkeypatch.setattr(reporting_curves, "_WIDE", 0)
+        monkeypatch.setattr(gaussian_histogram, "_WIDE", 0)
         fast = reporting_curve(law)
         assert (fast.half, fast.likely, fast.surely) == (exact.half, exact.likely, exact.surely)
         assert [w for w, _ in fast.points] == [w for w, _ in exact.points]

@@ -12,7 +12,8 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
-from dptally.laws.reporting_curves import Reporting, ReportingCurve, reporting_curve
+from dptally.laws.base import Reporting
+from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.planning.mechanisms import Setting, make_mechanism, sampled_name
 

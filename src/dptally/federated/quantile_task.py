@@ -12,7 +12,6 @@ from dptally.federated.protocol import RATE_UNIT, Round
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.laws.quantile_search import Round as Question
 from dptally.laws.quantile_search import answer as answer_question
-from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending
 from dptally.universes.grids import Grid
@@ -103,7 +102,7 @@ class QuantileSearchRounds:
             named = step.drawn_for("device", private=True)
             return FederatedQuantile(named, named.guarantee)
         law = self._search.law
-        if not isinstance(law, SampleAndThreshold):
+        if law.rate is None:
             raise InvalidParameter("a federated search samples and applies a threshold.")
         return Round(
             task=self.task,

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
+import numpy as np
+
 from dptally.errors import InvalidParameter
+from dptally.laws.key_errors import errors_of_reports
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from dptally.laws.inversion import FrequencyEstimates
+    from dptally.laws.key_errors import KeyErrors, Reports
     from dptally.laws.node_sums import NodeSums
     from dptally.laws.sampling_schemes import Scheme
     from dptally.randomness import BitSource
@@ -28,6 +31,7 @@ __all__ = [
     "FrequencyFunction",
     "Law",
     "ObservationModel",
+    "Reporting",
     "read_flag",
 ]
 
@@ -93,38 +97,78 @@ class ObservationModel(Protocol):
         """Weights that turn reported values into estimates of sums."""
 
 
-class Law(ABC):
-    """What a release's law answers, with the answers that most laws share.
+class Reporting(ABC):
+    """When keys are reported, and how far off they are then: what curves, plans and charts ask.
+
+    Attributes:
+        values: whether values are reported with the keys.
+        scheme: how keys are sampled, None if they are not.
+        complete: whether every key of a public list has a value, so that nothing is hidden.
+        lists_keys: whether the release lists keys; otherwise it answers for any key that is asked for.
+        independent: whether keys are reported independently, so that errors of sums follow from those of keys.
+        most_distinct: how many distinct keys the data may have; None for any number.
+        at_least: whether reporting probabilities are lower bounds, because they depend on other keys.
+        endless: whether the noise has no end worth naming, so that no count is said to be reported always.
+        slow: whether a reporting probability takes long to compute.
+    """
+
+    values: bool = True
+    scheme: Scheme | None = None
+    complete: ClassVar[bool] = False
+    lists_keys: ClassVar[bool] = True
+    independent: ClassVar[bool] = True
+    most_distinct: int | None = None
+    at_least: ClassVar[bool] = False
+    endless: ClassVar[bool] = False
+    slow: ClassVar[bool] = False
+
+    @abstractmethod
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """The exact probability that a key of this frequency is reported."""
+
+    @abstractmethod
+    def first_frequency(self, probability: Fraction) -> int | None:
+        """The smallest frequency that is reported with at least this probability; None if there is none."""
+
+    def chance(self, frequency: int) -> Fraction:
+        """The same as `reporting_probability`, or within 2^-250 of it where the exact fraction is too long to use."""
+        return self.reporting_probability(frequency)
+
+    def for_charts(self) -> Reporting:
+        """This law, or one that differs from it by less than a chart shows and has no large table."""
+        return self
+
+    def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors | None:
+        """Errors for a key of each frequency, or None for a law without values."""
+        return None
+
+    def interval_width(self, frequency: int | None, beta: Fraction) -> int | None:
+        """Width of the confidence interval of a key of this frequency, at its most likely value; None if unknown."""
+        return None
+
+
+class Law(Reporting):
+    """What the law of a release answers, with the answers that most laws share.
 
     Attributes:
         name: in messages.
-        values: whether values are reported with the keys.
-        scheme: how keys are sampled, None if they are not.
         threshold: the smallest value that is reported; it may take the law's table to know.
         rate: with which probability a unit is kept before values are counted; None where all are.
         keep: how many keys are released at most; None for any number.
         universe: name of the universe all of whose keys take part; None where those of the data do.
         universe_size: how many keys it has.
-        complete: whether every key of a public list has a value, so that nothing is hidden.
-        at_least: whether reporting probabilities are lower bounds, because they depend on other keys.
-        endless: whether the noise has no end worth naming, so that no count is said to be reported always.
         judged_for_unit: whether the certificate speaks of all keys of a unit, not of one.
     """
 
     name: ClassVar[str]
     epsilon: Fraction
     delta: Fraction
-    values: bool = True
-    scheme: Scheme | None = None
     judged_for_unit: ClassVar[bool] = False
-    complete: ClassVar[bool] = False
     threshold: int = 1
     rate: Fraction | None = None
     keep: int | None = None
     universe: str | None = None
     universe_size: int | None = None
-    at_least: ClassVar[bool] = False
-    endless: ClassVar[bool] = False
 
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data, exact: what `from_facts` makes it from again."""
@@ -145,20 +189,16 @@ class Law(ABC):
         """The exact law of what is reported; None is "not reported". Sums to 1."""
 
     @abstractmethod
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The exact probability that a key of this frequency is reported."""
-
-    @abstractmethod
-    def first_frequency(self, probability: Fraction) -> int | None:
-        """The smallest frequency that is reported with at least this probability; None if there is none."""
-
-    @abstractmethod
     def certify(self) -> Certificate:
         """Verify the table that is drawn from; raises PrivacyViolation with the offending pair."""
 
     @abstractmethod
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported."""
+
+    def draw_given_sampled(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each key, where units or keys have been sampled as this law does."""
+        raise InvalidParameter(f"rows cannot be sampled for the law {self.name!r}.")
 
     @abstractmethod
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
@@ -183,6 +223,29 @@ class Law(ABC):
     def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
         """The same with bounds that all hold at once but for beta, for values that are some of `among` released."""
         return self.invert(values, beta / among)
+
+    def likely_value(self, frequency: int) -> int:
+        """The most likely value of a key of this frequency, if it is reported."""
+        return frequency
+
+    def interval_width(self, frequency: int | None, beta: Fraction) -> int | None:
+        """Of the bounds at the most likely value."""
+        if frequency is None:
+            return None
+        found = self.invert(np.array([self.likely_value(frequency)], dtype=np.int64), beta)
+        return None if found.upper is None else int(found.upper[0] - found.lower[0])
+
+    def reports(self, frequency: int) -> Reports:
+        """What a key of this frequency may have reported, as floats."""
+        raise InvalidParameter(f"the law {self.name!r} has no reports of one key alone.")
+
+    def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors | None:
+        """Errors for a key of each frequency, or None for a law without values.
+
+        The estimate of a value is the frequency that makes it most likely, and its weight in a sum is that frequency
+        over the probability that it is reported [CGSS21, (11)].
+        """
+        return errors_of_reports(self.reports, frequencies) if self.values else None
 
     def unbiased(self, values: NDArray[np.int64], of: CountFunction) -> NDArray[np.float64] | None:
         """Numbers whose expectations are `of` the frequencies, for keys chosen without regard to values; None: none."""

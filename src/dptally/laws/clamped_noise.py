@@ -16,6 +16,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon, as_fraction
 from dptally.laws.base import LARGEST_FREQUENCY, CountFunction, EstimatorKind, FrequencyFunction, Law
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
 from dptally.verifiers.pure import (
     certify_clamped_noise,
@@ -362,6 +363,17 @@ class ClampedNoise(Law):
         error = self.error_quantile(beta)
         lower, upper = np.maximum(values - error, 0), np.minimum(values, self.bound - error) + error
         return FrequencyEstimates(values.copy(), lower, upper)
+
+    def interval_width(self, frequency: int | None, beta: Fraction) -> int:
+        """The same for all counts."""
+        return 2 * self.error_quantile(beta)
+
+    def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors:
+        """By the largest probability of each error."""
+        last = self.error_quantile(Fraction(1, 1 << 40))
+        return errors_of_noise(
+            np.array([float(self.error_probability(error)) for error in range(last + 1)]), frequencies
+        )
 
     def unbiased(self, values: NDArray[np.int64], of: CountFunction) -> NDArray[np.float64]:
         """See `dptally.laws.sum_bounds.unclamped`."""

@@ -6,9 +6,17 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
+from dptally.laws.base import Reporting
+from dptally.laws.key_errors import KeyErrors, errors_of_noise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["FIELD_EXPONENTS", "LARGEST_REACH", "STRAY", "FieldGeometric", "choose_law"]
 
@@ -19,7 +27,7 @@ _SPARE_BITS = 64  # an element of a cell is chosen with this many bits more than
 _RATIO_BITS = 128
 
 
-class FieldGeometric:
+class FieldGeometric(Reporting):
     """Each count is a number from 0 to B, reported as a number from 0 to B, with all chances in units of 1/q.
 
     With q = 2^e - 1 elements in the field, B the largest count, f the floor, M = q - f (B + 1) and a the ratio, let Z
@@ -67,14 +75,16 @@ class FieldGeometric:
     (89, 3, 61, 3)
     """
 
-    scheme = None  # keys are never sampled
+    complete = True
+    lists_keys = False
+    independent = False
 
     def __init__(self, exponent: int, largest_count: int, ratio: Fraction, floor: int, element_bits: int) -> None:
         if largest_count < 1 or ratio <= 1 or floor < 1 or element_bits < 1 or exponent < 2:
             raise InvalidParameter("the law of a compact histogram needs a ratio above 1 and positive whole numbers.")
         self.exponent = exponent
         self.size = (1 << exponent) - 1
-        self.largest_count = largest_count
+        self.largest_count = self.most_distinct = largest_count
         self.ratio = ratio
         self.floor = floor
         self.element_bits = element_bits
@@ -160,6 +170,22 @@ class FieldGeometric:
         else:
             mass = self._tail(abs(value - count)) - self._tail(abs(value - count) + 1)
         return Fraction(mass + self.floor, self.size)
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """1: every key of the universe has an answer."""
+        return Fraction(1)
+
+    def first_frequency(self, probability: Fraction) -> int:
+        """0."""
+        return 0
+
+    def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors:
+        """By the tails of the noise."""
+        return errors_of_noise(np.array([2 * tail / self.size for tail in self.tails]), frequencies)
+
+    def interval_width(self, frequency: int | None, beta: Fraction) -> int:
+        """The same for all counts."""
+        return 2 * self.error(beta)
 
     def miss(self, distance: int) -> Fraction:
         """The largest chance, over all counts from 0 to B, that the value is further than this from the count."""

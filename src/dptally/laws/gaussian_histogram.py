@@ -16,7 +16,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.base import read_flag
+from dptally.laws.base import Reporting, read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
@@ -34,6 +34,7 @@ LARGEST_REACH = 1 << 20  # of the noise; 32 MB of thresholds
 _WHOLE = 1 << TABLE_BITS
 _SPARE_BITS = 70  # the noise is cut where its tails cost less than 2^-70 of delta
 _ROOM_BITS = 20  # 2^-20 of delta is kept for rounding, of which far less is used
+_WIDE = 500  # deviation of noise from which its table is not written out for a picture
 _SIGMA_BITS = 24
 _BLOCK = 256  # entries that are computed with the same precision
 
@@ -132,6 +133,10 @@ class GaussianHistogram(ThresholdedNoise):
         """
         return self._certified.certificate
 
+    def for_charts(self) -> Reporting:
+        """Without the table, where it is long."""
+        return _WideGaussian(self.threshold, float(self.sigma)) if self.sigma > _WIDE else self
+
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
@@ -159,6 +164,27 @@ class GaussianHistogram(ThresholdedNoise):
     def from_facts(cls, facts: dict[str, Any]) -> Self:
         """Make the law from its parameters."""
         return cls(str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=read_flag(facts["values"]))
+
+
+class _WideGaussian(Reporting):
+    """The law of `GaussianHistogram` in floating point, where its table would take seconds to write out.
+
+    P[Z >= T - w] for Gaussian noise that is rounded: Phi((w - T + 1/2) / sigma). The table differs from it by less than
+    2^-60, more than a picture shows.
+    """
+
+    endless = True
+
+    def __init__(self, threshold: int, sigma: float) -> None:
+        self._threshold, self._noise = threshold, NormalDist(0.0, sigma)
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        return Fraction(self._noise.cdf(true_frequency - self._threshold + 0.5) if true_frequency else 0)
+
+    def first_frequency(self, probability: Fraction) -> int | None:
+        if probability >= 1:
+            return None
+        return max(1, math.ceil(self._threshold - 0.5 + self._noise.inv_cdf(float(probability))))
 
 
 def noise_masses(sigma: Fraction, reach: int) -> list[int]:

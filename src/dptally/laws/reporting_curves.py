@@ -8,27 +8,18 @@ suffice.
 from __future__ import annotations
 
 import heapq
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from statistics import NormalDist
-from typing import Protocol
 
-from dptally.exact.binomial import binomial_at_least
-from dptally.laws.gaussian_histogram import GaussianHistogram
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.weighted_sample import WeightedSample
+from dptally.laws.base import Reporting
 
 __all__ = [
     "LIKELY",
     "SURELY",
-    "Reporting",
     "ReportingCurve",
-    "chance",
     "reporting_curve",
     "reporting_curves",
     "useful_frequencies",
@@ -37,30 +28,9 @@ __all__ = [
 LIKELY = Fraction(95, 100)
 SURELY = Fraction(999, 1000)
 _EVEN = 8  # points at equal distances, before more are placed where the curve bends
-_WIDE = 500  # deviation of Gaussian noise from which its table is not written out for a picture
 _FEW = 26  # points of a law that takes long for each
 _UNLIKELY_END = 1000  # end of the curve where no frequency is likely to be reported
 _FARTHEST = 1 << 20
-
-
-class Reporting(Protocol):
-    """What a curve needs of a law."""
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The probability that a key of this frequency is reported."""
-
-    def first_frequency(self, probability: Fraction) -> int | None:
-        """The smallest frequency reported with at least this probability, or None."""
-
-
-def chance(law: Reporting, frequency: int) -> Fraction:
-    """The probability that a key of this frequency is reported: exact, for `SampleAndThreshold` within 2^-250.
-
-    That law's own fractions have tens of thousands of digits, which nobody can see in a chart.
-    """
-    if isinstance(law, SampleAndThreshold):
-        return binomial_at_least(frequency, law.threshold, law.rate)
-    return law.reporting_probability(frequency)
 
 
 # ---- many laws, at the same frequencies ----
@@ -78,7 +48,7 @@ def reporting_curves(mechanisms: Mapping[str, Reporting], frequencies: Iterable[
     {'best': [1e-06, 1.0]}
     """
     points = list(frequencies)
-    return {name: [float(chance(law, point)) for point in points] for name, law in mechanisms.items()}
+    return {name: [float(law.chance(point)) for point in points] for name, law in mechanisms.items()}
 
 
 def useful_frequencies(laws: Iterable[Reporting], points: int = 160) -> Sequence[int]:
@@ -147,13 +117,12 @@ def reporting_curve(law: Reporting, *, points: int = 60, proceed: Callable[[], N
         points: how many, about.
         proceed: called before every evaluation of the law; may raise to stop a curve that nobody waits for any more.
     """
-    if isinstance(law, GaussianHistogram) and law.sigma > _WIDE:
-        law = _WideGaussian(law.threshold, float(law.sigma))
+    law = law.for_charts()
 
     def found(frequency: int) -> float:
         if proceed is not None:
             proceed()
-        return float(chance(law, frequency))
+        return float(law.chance(frequency))
 
     marks: list[int | None] = []
     for share in (Fraction(1, 2), LIKELY, SURELY):
@@ -161,7 +130,8 @@ def reporting_curve(law: Reporting, *, points: int = 60, proceed: Callable[[], N
             proceed()
         marks.append(law.first_frequency(share))
     half, likely, surely = marks
-    always = law.first_frequency(Fraction(1)) if isinstance(law, WeightedSample) and law.scheme is None else None
+    named = not (law.endless or law.complete or law.scheme is not None)
+    always = law.first_frequency(Fraction(1)) if named else None
     last = always or surely or likely or half or _UNLIKELY_END
     end = last + max(2, last // 6)
     even = {end * step // _EVEN for step in range(_EVEN + 1)}
@@ -169,28 +139,8 @@ def reporting_curve(law: Reporting, *, points: int = 60, proceed: Callable[[], N
         frequency: found(frequency)
         for frequency in sorted({0, 1, end, *even, *(mark for mark in (*marks, always) if mark)})
     }
-    _refine(known, found, min(points, _FEW) if isinstance(law, TopKNoise) else points)
-    return ReportingCurve(tuple(sorted(known.items())), half, likely, surely, always, isinstance(law, TopKNoise))
-
-
-class _WideGaussian:
-    """The law of `GaussianHistogram` in floating point, where its table would take seconds to write out.
-
-    P[Z >= T - w] for Gaussian noise that is rounded: Phi((w - T + 1/2) / sigma). The table differs from it by less than
-    2^-60, more than a picture shows.
-    """
-
-    def __init__(self, threshold: int, sigma: float) -> None:
-        self._threshold, self._noise = threshold, NormalDist(0.0, sigma)
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        chance = self._noise.cdf(true_frequency - self._threshold + 0.5) if true_frequency else 0.0
-        return Fraction(chance)
-
-    def first_frequency(self, probability: Fraction) -> int | None:
-        if probability >= 1:
-            return None
-        return max(1, math.ceil(self._threshold - 0.5 + self._noise.inv_cdf(float(probability))))
+    _refine(known, found, min(points, _FEW) if law.slow else points)
+    return ReportingCurve(tuple(sorted(known.items())), half, likely, surely, always, law.at_least)
 
 
 def _refine(known: dict[int, float], found: Callable[[int], float], points: int) -> None:

@@ -17,6 +17,7 @@ from dptally.laws.base import LARGEST_FREQUENCY, LARGEST_VALUE, EstimatorKind, F
 from dptally.laws.binomial_bounds import bounds_of_sampled
 from dptally.laws.estimators import _Weights
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.key_errors import NOTHING, Reports
 from dptally.laws.node_sums import NodeSums, SampledNodes
 from dptally.laws.sampling_parameters import (
     LARGEST_THRESHOLD,
@@ -203,6 +204,10 @@ class SampleAndThreshold(Law):
         """What is reported for counts of kept units, where sampling has taken place already."""
         return np.where(sampled >= self.threshold, sampled, 0)
 
+    def draw_given_sampled(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """What is reported for counts of kept units; no bits are needed."""
+        return self.report(frequencies)
+
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn reported values into estimates of sums of a function of frequency.
 
@@ -231,6 +236,42 @@ class SampleAndThreshold(Law):
         estimate = np.array([self.most_likely(value) for value in distinct.tolist()], dtype=np.int64)
         lower, upper = bounds_of_sampled(distinct, float(self.rate), self.threshold, float(beta))
         return FrequencyEstimates(estimate[places], lower[places], upper[places])
+
+    def likely_value(self, frequency: int) -> int:
+        """The kept part of the frequency."""
+        return max(self.threshold, math.floor(frequency * self.rate))
+
+    def chance(self, frequency: int) -> Fraction:
+        """The reporting probability within 2^-250: exact fractions have tens of thousands of digits."""
+        return binomial_at_least(frequency, self.threshold, self.rate)
+
+    def reports(self, frequency: int) -> Reports:
+        """Binomial masses within twelve deviations of their mean."""
+        rate, threshold = float(self.rate), self.threshold
+        mean, spread = frequency * rate, math.sqrt(frequency * rate * (1 - rate))
+        low = max(threshold, math.floor(mean - 12 * spread))
+        high = min(frequency, math.ceil(mean + 12 * spread) + 12)
+        if high < low:
+            return NOTHING
+        values = np.arange(low, high + 1)
+        start = math.lgamma(frequency + 1) - math.lgamma(low + 1) - math.lgamma(frequency - low + 1)
+        start += low * math.log(rate) + (frequency - low) * math.log1p(-rate)
+        steps = np.log((frequency - values[:-1]) / (values[:-1] + 1)) + math.log(rate) - math.log1p(-rate)
+        masses = np.exp(start + np.concatenate(([0.0], np.cumsum(steps))))
+        estimates = np.floor(values / rate).astype(np.int64)
+        curve = self._curve
+        weights = estimates / curve[np.minimum(estimates, len(curve) - 1)]
+        return estimates.astype(np.float64), masses, weights
+
+    @cached_property
+    def _curve(self) -> NDArray[np.float64]:
+        """P[Binomial(i, p) >= t] for i = 0, 1, ... until 1 - 2^-40: P[the t-th hit comes at trial n] summed up."""
+        rate, threshold = float(self.rate), self.threshold
+        last = max(threshold, self.first_frequency(1 - Fraction(1, 1 << 40)) or threshold)
+        trials = np.arange(threshold, last)
+        steps = np.log(trials / (trials - threshold + 1)) + math.log1p(-rate)
+        reached = np.cumsum(np.exp(threshold * math.log(rate) + np.concatenate(([0.0], np.cumsum(steps)))))
+        return np.concatenate((np.zeros(threshold), np.minimum(reached, 1.0)))
 
     def node_sums(self) -> NodeSums:
         """Kept units of nodes."""

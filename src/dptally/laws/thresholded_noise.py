@@ -12,6 +12,7 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
 from dptally.laws.inversion import FrequencyEstimates, noise_offsets
+from dptally.laws.key_errors import NOTHING, Reports, float_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,6 +108,25 @@ class ThresholdedNoise(Law):
         lower = np.maximum(moved + below[place] - self.shift, 1)
         upper = np.maximum(moved + above[place] - self.shift, 1) + self.slack
         return FrequencyEstimates(values.copy(), lower, upper)
+
+    def likely_value(self, frequency: int) -> int:
+        """The count itself."""
+        return max(self.threshold, frequency)
+
+    @cached_property
+    def _float_table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return float_table(self.cumulative, self.cumulative)
+
+    def reports(self, frequency: int) -> Reports:
+        """The law is "report w + s - D if positive", with T - 1 added."""
+        masses, curve = self._float_table
+        moved = frequency + self.shift
+        if moved <= 0:
+            return NOTHING
+        drops = np.arange(min(moved, len(masses)))
+        estimates = moved - drops + self.threshold - 1
+        at = np.clip(estimates + self.shift - 1, 0, len(curve) - 1)
+        return estimates.astype(np.float64), masses[drops], estimates / curve[at]
 
     def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
         """P[Z > q] = P[D < R - q]; half of the error for each side."""

@@ -17,6 +17,7 @@ from dptally.exact.powers import power_bounds
 from dptally.laws.base import LARGEST_FREQUENCY, Law
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.verifiers.pure import certify_clamped_noise, certify_geometric_noise, certify_hidden_difference
 
@@ -81,6 +82,8 @@ class TopKNoise(Law):
     keep: int
     universe: str
     at_least = True
+    independent = False
+    slow = True
     endless = True
 
     def __init__(
@@ -96,6 +99,7 @@ class TopKNoise(Law):
         self.epsilon = as_epsilon(epsilon)
         self.size = as_count("size", size, largest=_LARGEST_SIZE)
         self.keep = as_count("keep", keep, largest=_LARGEST_KEEP if mixing is None else LARGEST_STRICT_KEEP)
+        self.most_distinct = self.keep
         self.universe, self.universe_size = universe, self.size
         self.mixing = None if mixing is None else as_count("mixing", mixing, largest=_LARGEST_MIXING)
         self.noise: ClampedGeometric | FixedBitsNoise = (
@@ -127,7 +131,7 @@ class TopKNoise(Law):
         Raises:
             PrivacyViolation: if either exceeds what epsilon allows.
         """
-        if isinstance(self.noise, ClampedGeometric):
+        if not isinstance(self.noise, FixedBitsNoise):
             ratio = self.noise.ratio * (1 << _PLACES)
             return certify_geometric_noise(ratio.numerator, bound=self.bound, epsilon=self.epsilon)
         certify_hidden_difference(
@@ -232,6 +236,13 @@ class TopKNoise(Law):
         lower = np.where(real, np.maximum(values - error, 0), 0)
         upper = np.minimum(values, max(0, self.bound - error)) + min(error, self.bound)
         return FrequencyEstimates(np.where(values >= self.real_from, values, 0), lower, upper)
+
+    def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors:
+        """By P[|Z| > a] = 2 r^(a+1) / (1 + r)."""
+        ratio = math.exp(-float(self.epsilon))
+        last = math.ceil(30 / float(self.epsilon))
+        beyond = 2 * ratio ** np.arange(1, last + 2) / (1 + ratio)
+        return errors_of_noise(np.asarray(beyond, dtype=np.float64), frequencies)
 
     def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
         """`simultaneous_error` each."""

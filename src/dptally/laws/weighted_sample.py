@@ -13,6 +13,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law, read_flag
 from dptally.laws.inversion import FrequencyEstimates, value_offsets
+from dptally.laws.key_errors import NOTHING, Reports, float_table
 from dptally.laws.node_sums import DroppedNodes, NodeSums
 from dptally.laws.sampling_schemes import UNIT_BITS, Scheme, read_scheme
 from dptally.laws.sum_bounds import bound_weighted_sum
@@ -311,6 +312,43 @@ class WeightedSample(Law):
             found[:, at] = column.most_likely, column.first + low, column.first + high
         estimate, lower, upper = found[:, places]
         return FrequencyEstimates(estimate, lower, upper)
+
+    def likely_value(self, frequency: int) -> int:
+        """What D is most likely to leave; with a scheme, by the row."""
+        if self.scheme is None:
+            return max(1, frequency - self.likely_drop)
+        return max((mass, value) for value, mass in self.row(frequency).items() if value is not None)[1]
+
+    @cached_property
+    def float_table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Without a scheme: P[D = d] and pi_w for w = 1 .. W, as floats."""
+        return float_table(self.tails, self.cumulative)
+
+    def reports(self, frequency: int) -> Reports:
+        """Without a scheme, from D and the lowest value."""
+        if self.scheme is not None:
+            return self._scheme_reports(frequency)
+        masses, curve = self.float_table
+        drops = np.arange(min(frequency, len(masses)))
+        values = np.concatenate([frequency + 1 - drops, [1]])
+        chances = np.concatenate([masses[drops], [float(self.lowest_value(frequency))]])
+        estimates = np.maximum(values + self.likely_drop, 1)
+        return estimates.astype(np.float64), chances, estimates / curve[np.minimum(estimates, len(curve)) - 1]
+
+    def _scheme_reports(self, frequency: int) -> Reports:
+        """With sampling: each estimate is taken to be as far from its value as that of the most likely value is.
+
+        The exact one differs from it by little, and takes a sweep over all rows for each value.
+        """
+        row = {value: float(mass) for value, mass in self.row(frequency).items() if value is not None}
+        if not row:
+            return NOTHING
+        values, masses = np.array(list(row), dtype=np.int64), np.array(list(row.values()))
+        likely = values[[int(masses.argmax())]]
+        found = self.invert(likely, Fraction(1, 20)).estimate
+        estimates = np.maximum(1, values + (0 if found is None else int(found[0] - likely[0])))
+        reported = np.array([float(self.reporting_probability(estimate)) for estimate in estimates.tolist()])
+        return estimates.astype(np.float64), masses, estimates / reported
 
     @property
     def bounds_sums(self) -> bool:  # type: ignore[override]

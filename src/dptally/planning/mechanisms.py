@@ -5,7 +5,6 @@ Nothing is judged here: a plan spends nothing. What is published is judged befor
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
 from dptally.laws.gaussian_histogram import GaussianHistogram
-from dptally.laws.reporting_curves import chance
+from dptally.laws.prefix_levels import AllLevels
 from dptally.laws.round_parameters import choose_round_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Scheme
@@ -28,13 +27,10 @@ from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.releases.compact_release import changes_per_unit
 
 if TYPE_CHECKING:
-    from dptally.laws.base import Law
-    from dptally.laws.reporting_curves import Reporting
+    from dptally.laws.base import Law, Reporting
 
 __all__ = [
     "LISTABLE",
-    "AllLevels",
-    "AnyKey",
     "Planned",
     "Setting",
     "choose_mechanisms",
@@ -49,7 +45,6 @@ _DENSE_BOUND = 1 << 40
 _USUAL_CAPACITY = 10_000
 _FOR_SIZE = Fraction(1, 20)  # of epsilon, for the private total that sets a sampling rate
 _FOR_SHORTFALL = Fraction(1, 20)  # of epsilon, for telling how far a sketch falls short
-_FARTHEST = 1 << 40
 _OF_THE_DATA = ("weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries")
 _OVER_A_UNIVERSE = ("dense", "sparse", "compact")
 _TREE = "heavy_hitters"
@@ -98,62 +93,17 @@ class Planned:
     """
 
     name: str
-    law: Law | AllLevels | AnyKey
+    law: Reporting
     at_least: bool = False
     note: str = ""
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The probability that a key of this frequency is reported."""
-        return chance(self.law, true_frequency)
+        return self.law.chance(true_frequency)
 
     def first_frequency(self, probability: Fraction) -> int | None:
         """The smallest frequency reported with at least this probability, or None."""
         return self.law.first_frequency(probability)
-
-
-class AnyKey:
-    """A compact release: every key of the universe has an answer, whatever its frequency."""
-
-    def __init__(self, law: FieldGeometric) -> None:
-        self.field = law
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """1."""
-        del true_frequency
-        return Fraction(1)
-
-    def first_frequency(self, probability: Fraction) -> int:
-        """0."""
-        del probability
-        return 0
-
-
-class AllLevels:
-    """A tree of prefixes: a value is found if all of its prefixes are, each in a fresh sample.
-
-    A prefix occurs at least as often as the value. So P[found] >= P[Binomial(w, rate) >= threshold]^levels.
-    """
-
-    def __init__(self, law: SampleAndThreshold, levels: int) -> None:
-        self.level, self.levels = law, levels
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """A lower bound of the probability that a value of this frequency is found."""
-        # Rounded down to a multiple of 2^-256, as powers would have thousands of digits, and lowered by 2^-240, which
-        # is more than what chances may be off.
-        found = chance(self.level, true_frequency) ** self.levels
-        return Fraction(max(0, (found.numerator << 256) // found.denominator - (1 << 16)), 1 << 256)
-
-    def first_frequency(self, probability: Fraction) -> int | None:
-        """The smallest frequency with at least this lower bound, or None for 1."""
-        if probability >= 1:
-            return None
-        high = self.level.threshold
-        while self.reporting_probability(high) < probability:
-            high *= 2
-            if high > _FARTHEST:
-                return None
-        return bisect_left(range(high), probability, lo=1, key=self.reporting_probability)
 
 
 def sampled_name(scheme: Scheme) -> str:
@@ -323,7 +273,7 @@ def _over_universe(name: str, setting: Setting) -> Planned:
         "Lists no keys: any key of the universe that is asked for has an answer. Of more than "
         f"{setting.capacity:,} occurrences, as many are kept at random."
     )
-    return Planned(name, AnyKey(compact_law(setting)), note=note)
+    return Planned(name, compact_law(setting), note=note)
 
 
 def compact_law(setting: Setting) -> FieldGeometric:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,7 @@ def plan_report(plan: Plan) -> Report:
 def _curves(plan: Plan) -> dict[str, ReportingCurve]:
     """The curves of mechanisms that do not report every key anyway."""
     reporting = [each for each in plan.mechanisms if each.first_frequency(Fraction(1, 2)) != 0]
-    found = {each.name: replace(reporting_curve(each.law), at_least=each.at_least) for each in reporting}
+    found = {each.name: reporting_curve(each.law) for each in reporting}
     # A sketch may fall short of frequencies, which the table counts in where the data is supposed.
     return {f"{name} (by counter)" if name == "misra_gries" else name: curve for name, curve in found.items()}
 

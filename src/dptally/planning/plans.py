@@ -171,7 +171,7 @@ class Plan:
         """
         import polars as pl
 
-        laws = {each.name: each for each in self.mechanisms if each.first_frequency(Fraction(1, 2)) != 0}
+        laws = {each.name: each.law for each in self.mechanisms if each.first_frequency(Fraction(1, 2)) != 0}
         points = list(useful_frequencies(laws.values()) if frequencies is None else frequencies)
         return pl.DataFrame({"frequency": points, **reporting_curves(laws, points)})
 

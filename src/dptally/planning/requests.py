@@ -14,7 +14,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.planning.forecasts import Forecast, drop_table, make_forecast
+from dptally.planning.forecasts import Forecast, make_forecast
 from dptally.planning.mechanisms import Planned, Setting, choose_mechanisms
 from dptally.planning.plans import Plan, PlanLine
 from dptally.planning.populations import Population, example_population, listed_population, zipf_population
@@ -285,7 +285,7 @@ def _line(setting: Setting, keys: int) -> PlanLine:
     absolute = square = None
     if values and sampling is None:
         # Floating point from here on: a forecast, not a guarantee.
-        masses, _ = drop_table(law)
+        masses, _ = law.float_table
         errors = np.arange(len(masses)) - int(masses.argmax())
         absolute, square = float(masses @ np.abs(errors)), math.sqrt(float(masses @ errors**2))
     return PlanLine(

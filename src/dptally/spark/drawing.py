@@ -22,8 +22,6 @@ from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
 from dptally.exact.integer_columns import integer_column, integers
 from dptally.laws.registry import law_from_facts
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness.keyed import KeyedWords, WordsOfRows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.spark.errors import marked
@@ -138,13 +136,7 @@ class DrawKeys:
     def _values(
         self, law: Law, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
     ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if not self._sampled:
-            return law.draw(counts, words)
-        if isinstance(law, SampleAndThreshold):
-            return law.report(counts)
-        if isinstance(law, WeightedSample):
-            return law.draw_given_sampled(counts, words)
-        raise TypeError("rows cannot be sampled for this law")
+        return law.draw_given_sampled(counts, words) if self._sampled else law.draw(counts, words)
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:

@@ -39,7 +39,6 @@ import numpy as np
 import pyarrow as pa
 
 from dptally.exact.integer_columns import integer_column
-from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness.thinning import RATE_BITS
 from dptally.spark.drawing import Halves, certified_law
@@ -73,7 +72,7 @@ def can_sample_rows(law: Any, rows: SparkRows) -> bool:
         return False
     scheme = getattr(law, "scheme", None)
     sparse = isinstance(scheme, Ppswor) and scheme.power == 1 and 100 * scheme.rate <= _LARGEST_RATE
-    return (isinstance(law, SampleAndThreshold) or sparse) and repeats_itself(rows.frame)
+    return (law.rate is not None or sparse) and repeats_itself(rows.frame)
 
 
 def most_rows(law: Any) -> int | None:
@@ -104,7 +103,7 @@ def sampled(rows: SparkRows, mechanism: IndependentKeys, secret: Halves) -> Any:
     schema = StructType([rows.frame.schema[name] for name in names])
     keep = KeepRows(json.dumps(law.facts()), law.certify().table_sha256, secret)
     kept = map_in_arrow(rows.frame.select(*names), keep, schema)
-    if isinstance(law, SampleAndThreshold):
+    if law.rate is not None:
         return kept
     hit = kept.distinct().toDF(*(f"s{i}" for i in range(len(names))))
     same = [functions.col(name).eqNullSafe(functions.col(f"s{i}")) for i, name in enumerate(names)]
@@ -148,16 +147,16 @@ class KeepRows:
         law = certified_law(self._facts, self._table)
         words = self._secret.keyed().of_rows([pa.array([partition], pa.int64())])
         stream = words.streams(np.zeros(1, dtype=np.int64)).one(0)
-        if not isinstance(law, SampleAndThreshold):
+        if law.rate is None:
             scheme = law.scheme
             if not isinstance(scheme, Ppswor):
                 raise TypeError("rows cannot be sampled for this law")
             return RowHits(scheme, stream).draw
-        return lambda rows: _kept(law, rows, stream)
+        limit = np.uint32(law.rate * (1 << RATE_BITS))
+        return lambda rows: _kept(limit, rows, stream)
 
 
-def _kept(law: SampleAndThreshold, rows: int, bits: BitSource) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Rows whose 32 random bits are below the rate."""
-    limit = np.uint32(law.rate * (1 << RATE_BITS))
+def _kept(limit: np.uint32, rows: int, bits: BitSource) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Rows whose 32 random bits are below the limit."""
     coins = bits.words(-(-rows // 2)).view(np.uint32)[:rows]
     return np.flatnonzero(coins < limit).astype(np.int64)
