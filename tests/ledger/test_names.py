@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -417,6 +418,24 @@ def test_a_ledger_that_was_being_made_can_be_made(tmp_path: Path, monkeypatch: p
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert note_of(place).exists() and not place.exists()
+    Ledger(place, epsilon=1, delta=0).reserve(WHOLE)
+
+
+@pytest.mark.parametrize("step", ["pwrite", "fsync", "rename"])
+def test_a_ledger_that_cannot_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """No half note is left that would be taken for that of a ledger that is gone; the next attempt succeeds."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place = tmp_path / "new.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(*((Path, step) if step == "rename" else (os, step)), full)
+        with pytest.raises(DptallyError, match="No space left on device"):
+            Ledger(place, epsilon=1, delta=0)
+    assert list(tmp_path.iterdir()) == []
     Ledger(place, epsilon=1, delta=0).reserve(WHOLE)
 
 

@@ -33,6 +33,23 @@ while True:
 print(spent)
 """
 
+IMPATIENT = """
+import sys
+from fractions import Fraction
+from dptally import Ledger
+from dptally.ledger import storage
+from dptally.privacy.spending import Spending
+
+storage._PATIENCE, storage._ONE_WAIT = -1, 0  # SQLite does not wait, and is asked once
+for _ in range(10):
+    ledger = Ledger(sys.argv[1])
+    ledger.reserve(Spending("dense", Fraction(1, 1000), Fraction(0))).published()
+    ledger.remaining()
+    Ledger(sys.argv[1], read_only=True).verify()
+    ledger.disconnect()
+print("done")
+"""
+
 HANG = """
 import sys, time
 from fractions import Fraction
@@ -63,6 +80,15 @@ def test_writers_cannot_spend_the_same_budget(tmp_path: Path) -> None:
     ledger = Ledger(place)
     assert len(ledger.history()) == 40 and ledger.remaining()[0] == 0
     assert ledger.verify()[0] == 120
+
+
+def test_nobody_meets_a_locked_file(tmp_path: Path) -> None:
+    """Readers and writers queue, so that nobody has to ask SQLite again: with polling, 8 writers starved each other."""
+    place = tmp_path / "budget.db"
+    Ledger(place, epsilon=1, delta=0)
+    processes = [start(IMPATIENT, place) for _ in range(4)]
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["done\n"] * 4
+    assert Ledger(place).verify()[0] == 3 * 4 * 10
 
 
 @pytest.mark.parametrize("state", ["reserved", "drawn"])

@@ -96,6 +96,7 @@ LOOKED_AT: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "generator": lambda _: (_raising(), {}),
     "interruption": lambda _: (_interrupted(), {}),
     "json": lambda place: (_in_json(place), {"key": "x"}),
+    "counts in sqlite": lambda place: (_in_sqlite(place), {"key": "y", "count": "n", "table": "events"}),
 }
 
 
@@ -163,6 +164,14 @@ def _in_duckdb(place: Path) -> str:
     return f"duckdb:///{place / 'rows.duckdb'}"
 
 
+def _in_sqlite(place: Path) -> str:
+    with closing(sqlite3.connect(place / "rows.db")) as connection:
+        connection.execute("CREATE TABLE events (y TEXT, n)")
+        connection.execute("INSERT INTO events VALUES ('a', -1)")
+        connection.commit()
+    return f"sqlite:///{place / 'rows.db'}"
+
+
 DECLARED: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "csv": lambda place: (_csv(place), {"key": "x"}),
     "parquet": lambda place: (_parquet(place), {"key": "x"}),
@@ -175,6 +184,9 @@ DECLARED: dict[str, Callable[[Path], tuple[Any, dict[str, Any]]]] = {
     "lazy": lambda _: (pl.LazyFrame({"y": ["a"]}), {"key": "x"}),
     "relation": lambda _: (duckdb.sql("SELECT 'a' AS y"), {"key": "x"}),
     "duckdb": lambda place: (_in_duckdb(place), {"key": "x", "table": "events"}),
+    "sqlite": lambda place: (_in_sqlite(place), {"key": "x", "table": "events"}),
+    "sqlite, no such table": lambda place: (_in_sqlite(place), {"key": "y", "table": "none"}),
+    "sqlite, no such count": lambda place: (_in_sqlite(place), {"key": "y", "count": "m", "table": "events"}),
     "request": lambda _: ({"a": 5}, {"key": []}),
     "unit of a mapping": lambda _: ({"a": 5}, {"unit": "u"}),
     "table of a list": lambda _: (["a"], {"table": "t"}),

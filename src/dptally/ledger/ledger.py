@@ -277,10 +277,9 @@ class Ledger:
         group = _group(partitioning, part)
         if self.sources and source not in self.sources:
             raise InvalidParameter(f"source must be one of {', '.join(map(repr, self.sources))} in this ledger.")
-        self._refresh()
-        self._refuse(
-            spending, group, unit
-        )  # once outside of the transaction, so that others need not wait for the answer
+        if self.accounting == "tight":  # the answer may take seconds: outside of the transaction nobody waits for it
+            self._refresh()
+            self._refuse(spending, group, unit)
         release_id = _random(16).hex()
         with self._writing():
             self._refuse(spending, group, unit)
@@ -478,10 +477,9 @@ class Ledger:
         if not found.path.is_file():
             raise InvalidParameter(f"{found.path} is not there.")
         found._storage, found._books = Storage(found.path), Books(str(found.path))
-        noted = found._storage.noted()
-        with found._storage.reading():
+        with found._storage.reading() as noted:
             found._read_all()
-            if found._note_problem(found._storage.noted() if found._books.version > 1 else noted) is None:
+            if found._note_problem(noted) is None:
                 raise InvalidParameter(f"the note of {found.path} is as it should be; there is nothing to restore.")
         with found._writing(restore=True):
             said = None if noted is None else {"noted": {"sequence": noted.new[0], "hash": noted.new[1]}}
@@ -493,8 +491,7 @@ class Ledger:
 
     def _open(self) -> None:
         """Verify everything there is."""
-        noted = self._storage.noted()
-        with self._storage.reading():
+        with self._storage.reading() as noted:
             self._read_all()
             self._check_note(noted)
 
@@ -504,8 +501,7 @@ class Ledger:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
     def _refresh(self) -> None:
-        noted = self._storage.noted()
-        with self._storage.reading():
+        with self._storage.reading() as noted:
             self._catch_up()
             self._check_note(noted)
 
@@ -519,16 +515,15 @@ class Ledger:
         """
         if self._books.version == 1:
             self._upgrade(restore=restore)
-        with self._storage.writing(wait=wait, create_note=restore):
+        with self._storage.writing(wait=wait, create_note=restore) as noted:
             self._catch_up()
             if not restore:
-                self._check_note(None)
+                self._check_note(noted)
             yield
 
     def _upgrade(self, *, restore: bool) -> None:
         """Give a ledger of format 1 a key, for the hashes that releases carry from now on."""
-        noted = self._storage.noted()
-        with self._storage.writing(create_note=restore or len(self._books.hashes) == 1):
+        with self._storage.writing(create_note=restore or len(self._books.hashes) == 1) as noted:
             self._catch_up()
             if not restore:
                 self._check_note(noted)
@@ -548,17 +543,13 @@ class Ledger:
         if self._storage.head() != self._books.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
-    def _check_note(self, before: Noted | None) -> None:
-        """Refuse a history that does not end where the note beside it says; inside a transaction.
+    def _check_note(self, noted: Noted | None) -> None:
+        """Refuse a history that does not end where the note beside it said when the transaction began.
 
-        Inside, as nobody can commit meanwhile: the note is then about this state of the file, or about the next one,
-        and names the last row in both cases (see `dptally.ledger.note`).
-
-        Args:
-            before: what the note said before the transaction began: notes of format 1 are written after commits, so
-                they must not be read later than the history.
+        Everybody who uses the ledger holds the note's lock meanwhile, except for earlier versions of dptally, which
+        write notes of format 1 after they commit: such a note may be behind the history, and never ahead of it.
         """
-        problem = self._note_problem(self._storage.noted() if self._books.version > 1 else before)
+        problem = self._note_problem(noted)
         if problem is not None:
             raise UnreadableLedger(problem)
 

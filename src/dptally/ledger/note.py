@@ -22,8 +22,10 @@ these states may follow the row that the note names, and no others.
 
 **The file.** Two slots in different blocks of the disk, written in turn, each with a counter and a checksum: a slot
 that was being written when the power failed does not check, and the other one holds what was there before. It is never
-replaced by another file, so that a lock on it is a lock on the note, under whatever name it is mounted. Processes that
-write the ledger queue for that lock: SQLite's own locks, which keep them apart, have no queue.
+replaced by another file, so that a lock on it is a lock on the note, under whatever name it is mounted. Every process
+that uses the ledger, to write or to read, queues for that lock. SQLite's own locks, which keep them apart, have no
+queue: a reader would look again and again whether the file is free, and a writer would wait, asleep, with everybody
+behind it, until the last reader has left.
 
 This module holds what is particular to POSIX systems: `flock`, and opening without following symbolic links.
 """
@@ -71,7 +73,7 @@ class Noted:
 
 
 class Turn:
-    """The note, open and locked, while it is this process's turn to write."""
+    """The note, open and locked, while it is this process's turn."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -120,26 +122,12 @@ class Note:
     def __init__(self, ledger: Path) -> None:
         self.path = ledger.with_name(ledger.name + "-head")
 
-    def read(self) -> Noted | None:
-        """What it says; None if it is not there, empty or garbled.
-
-        Raises:
-            UnreadableLedger: if it is not a file of its own.
-        """
-        try:
-            descriptor = self._open(os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            return _read(os.pread(descriptor, _BLOCK + _SLOT, 0))
-        finally:
-            os.close(descriptor)
-
     @contextlib.contextmanager
-    def turn(self, *, create: bool = False) -> Iterator[Turn | None]:
-        """Wait for this process's turn to write.
+    def turn(self, *, write: bool = True, create: bool = False) -> Iterator[Turn | None]:
+        """Wait for this process's turn to use the ledger.
 
         Args:
+            write: False for a turn in which the note is only read.
             create: make an empty note if there is none.
 
         Yields:
@@ -147,11 +135,11 @@ class Note:
 
         Raises:
             UnreadableLedger: if it is not a file of its own.
-            DptallyError: if it cannot be opened for writing or locked.
+            DptallyError: if it cannot be opened or locked.
         """
         while True:
             try:
-                descriptor = self._open(os.O_RDWR | (os.O_CREAT if create else 0))
+                descriptor = self._open((os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0))
             except FileNotFoundError:
                 yield None
                 return

@@ -101,10 +101,17 @@ class Storage:
                         f"{note.path} is there without its ledger, which was moved or removed: put the ledger back; "
                         "or, if nothing more may be said about its data, move the note away too."
                     )
-                turn.write((0, START), (0, digest), wait=True)
-                hidden.rename(file)  # nobody else makes one while the note is locked
+                try:
+                    turn.write((0, START), (0, digest), wait=True)
+                    hidden.rename(file)  # nobody else makes one while the note is locked
+                except BaseException:
+                    if not file.exists():  # a note without a ledger would be in the way of the next attempt
+                        note.path.unlink(missing_ok=True)
+                    raise
                 _sync_directory(directory)
                 turn.write((0, digest), (0, digest), wait=True)
+        except OSError as error:
+            raise InvalidParameter(f"{path} cannot be made: {error.strerror}.") from None
         finally:
             for suffix in ("", "-journal"):
                 hidden.with_name(hidden.name + suffix).unlink(missing_ok=True)
@@ -124,12 +131,8 @@ class Storage:
             found: list[Place] = self._connect().execute("SELECT sequence, hash FROM head").fetchmany(2)
         return found[0] if len(found) == 1 else None
 
-    def noted(self) -> Noted | None:
-        """What the note says; None if it says nothing."""
-        return self.note.read()
-
     @contextlib.contextmanager
-    def writing(self, *, wait: bool = True, create_note: bool = False) -> Iterator[None]:
+    def writing(self, *, wait: bool = True, create_note: bool = False) -> Iterator[Noted | None]:
         """A transaction in which no other process writes; on disk when it ends, undone if it fails.
 
         Args:
@@ -137,6 +140,9 @@ class Storage:
                 then stands. No row is ever on disk without all before it.
             create_note: whether to make a note if there is none; only for ledgers that never had one, and for owners
                 who ask for it.
+
+        Yields:
+            Noted: what the note said before the transaction began.
 
         Raises:
             InvalidParameter: if the ledger was opened for reading.
@@ -147,13 +153,14 @@ class Storage:
             connection = self._connect()
             with self.note.turn(create=create_note) as turn:
                 self._check_place()
+                noted = None if turn is None else turn.read()
                 connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
                 _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
                 self._appended = None
                 try:
                     check_schema(connection, self.path)
                     before = self.head()
-                    yield
+                    yield noted
                     if wait and self._appended is not None and before is not None:
                         self._turn_of(turn).write(before, self._appended, wait=True)
                     _patiently(lambda: connection.execute("COMMIT"))
@@ -165,20 +172,22 @@ class Storage:
                     self._turn_of(turn).write(self._appended, self._appended, wait=False)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """A transaction that sees one state of the file."""
+    def reading(self) -> Iterator[Noted | None]:
+        """A transaction that sees one state of the file; yields what the note said before it began."""
         with self._held(), _plain_errors(self.path):
             connection = self._connect()
-            self._check_place()
-            connection.execute("BEGIN")
-            try:
-                _patiently(lambda: check_schema(connection, self.path))
-                yield
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if self._has_log:
-                    self.disconnect()
+            with self.note.turn(write=False) as turn:
+                self._check_place()
+                noted = None if turn is None else turn.read()
+                connection.execute("BEGIN")
+                try:
+                    _patiently(lambda: check_schema(connection, self.path))
+                    yield noted
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    if self._has_log:
+                        self.disconnect()
 
     def append(self, row: Row, digest: str) -> None:
         """Append a row, inside `writing`."""
@@ -213,16 +222,14 @@ class Storage:
         if self._connection is not None:  # after a fork: the parent's connection must be neither used nor closed here
             self._left_behind.append(self._connection)
             self._connection = None
-        with _plain_errors(self.path):
+        with _plain_errors(self.path), self.note.turn(write=not self.read_only):
             found = self._stat()
             _refuse_super_journal(self._file, self.path)
             if self.read_only:
                 connection = self._open_for_reading()
             else:
-                with self.note.turn():
-                    # Only in turn: a connection that is merely open would keep the log of format 1 in use.
-                    connection = self._open("rw")
-                    self._give_up_log(connection)
+                connection = self._open("rw")
+                self._give_up_log(connection)
         self._connection, self._process, self._opened = connection, os.getpid(), found
         return connection
 

@@ -1,8 +1,9 @@
 """What can be said about a source before any of its rows is looked at.
 
 The names and types of columns are public where they are declared: in the first line of a CSV or TSV file, the footer of
-a Parquet file, the schema of a table of Arrow, Polars, DuckDB, Spark or PostgreSQL. Elsewhere they come from values:
-Python objects, pandas columns, JSON lines, SQLite's columns without a type. There, opening is reading.
+a Parquet file, the schema of a table of Arrow, Polars, DuckDB, Spark, PostgreSQL or SQLite (where a declaration leaves
+the type of a column open, it is text). Elsewhere they come from values: Python objects, pandas columns, JSON lines.
+There, opening is reading.
 
 A ledger gives a reservation back only for what fails before a row was looked at. So a kind of source that is not listed
 here counts as read when it is opened.
@@ -22,7 +23,7 @@ from dptally.sources.rows import _is_list_of_paths, check_request
 __all__ = ["check_request_for"]
 
 _DECLARED_FORMATS = frozenset({"csv", "tsv", "parquet"})
-_DECLARED_DATABASES = frozenset({"postgresql", "postgres", "duckdb"})
+_DECLARED_DATABASES = frozenset({"postgresql", "postgres", "duckdb", "sqlite"})
 _DECLARED_TABLES = frozenset({
     ("polars", "DataFrame"), ("polars", "LazyFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch"),
     ("pyarrow", "RecordBatchReader"), ("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"),
