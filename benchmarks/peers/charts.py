@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 from summary import Task
 
+from dptally.report.drawing import Canvas, Chart, grid, shorten
+from dptally.report.scales import Linear, Log, Scale, short_number
+
 __all__ = ["draw_charts"]
 
-_OURS, _THEIRS, _INK, _FAINT = "#0f766e", "#a8a29e", "#292524", "#78716c"
-_WIDTH, _ROW = 190, 17
+_WIDTH, _ROW, _LABELS = 370, 19, 158
 
 
 def draw_charts(tasks: list[Task], directory: Path) -> list[str]:
@@ -21,7 +22,7 @@ def draw_charts(tasks: list[Task], directory: Path) -> list[str]:
     written = []
     for name, title, column, axis in (
         ("keys", "Keys released, as a share of the ceiling", "share", "share of the ceiling"),
-        ("errors", "Error on common keys: the peer's over dptally's (Gaussian from 3 keys on)", "error_ratio", "ratio"),
+        ("errors", "Error on common keys: the peer's over dptally's", "error_ratio", "ratio"),
         ("cpu", "Processor time of the call, over plain Polars", "cpu_ratio", "times plain Polars, logarithmic"),
         ("memory", "Peak memory of the process, over plain Polars", "peak_ratio", "times plain Polars, logarithmic"),
     ):
@@ -29,7 +30,7 @@ def draw_charts(tasks: list[Task], directory: Path) -> list[str]:
             chosen = [row for row in rows if row["data_set"] == data_set and row[column] is not None]
             if chosen:
                 file = f"{name}-{data_set}.svg"
-                _save(_chart(chosen, f"{title} ({data_set})", column, axis), directory / file)
+                _picture(chosen, f"{title} ({data_set})", column, axis).save(directory / file)
                 written.append(file)
     return written
 
@@ -61,34 +62,39 @@ def _keys(count: int) -> str:
     return "one key per unit" if count == 1 else f"{count} keys per unit"
 
 
-def _chart(rows: list[dict[str, Any]], title: str, column: str, axis: str) -> Any:
-    import altair as alt
-
-    logarithmic = column in ("cpu_ratio", "peak_ratio")
+def _picture(rows: list[dict[str, Any]], title: str, column: str, axis: str) -> Chart:
+    """A panel for each task, two side by side."""
     panels = []
     for _, heading in sorted({(row["order"], row["heading"]) for row in rows}):
-        chosen = [row for row in rows if row["heading"] == heading]
-        order = [row["entry"] for row in sorted(chosen, key=lambda row: row[column], reverse=not logarithmic)]
-        scale = alt.Scale(type="log", nice=False, padding=8) if logarithmic else alt.Scale(zero=True, nice=False)
-        across = alt.X(f"{column}:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=4, format="~g"))
-        down = alt.Y("entry:N", sort=order, title=None)
-        colour = alt.condition("datum.ours", alt.value(_OURS), alt.value(_THEIRS))
-        base = alt.Chart(alt.Data(values=chosen))
-        # A bar from nothing has no length on a logarithmic scale: points there.
-        mark = base.mark_point(filled=True, size=70, opacity=1) if logarithmic else base.mark_bar(height=11)
-        line = alt.Chart(alt.Data(values=[{"at": 1}])).mark_rule(color=_INK, strokeDash=[3, 3])
-        panel = alt.layer(mark.encode(x=across, y=down, color=colour), line.encode(x="at:Q"))
-        panels.append(panel.properties(width=_WIDTH, height=_ROW * len(chosen), title=heading))
-    grid = alt.concat(*panels, columns=2, spacing=24, title=alt.Title(title, anchor="start", fontSize=15, offset=12))
-    return (
-        grid.configure(background="white", padding=12, font="Helvetica, Arial, sans-serif")
-        .configure_view(stroke=None)
-        .configure_title(fontSize=12, fontWeight="normal", color=_INK, anchor="start")
-        .configure_axis(labelColor=_FAINT, titleColor=_INK, titleFontWeight="normal", gridColor="#f0efee", ticks=False)
+        panels.append(_panel([row for row in rows if row["heading"] == heading], heading, column, axis))
+    caption = "of dptally: Gaussian from 3 keys per unit on" if column == "error_ratio" else ""
+    return grid(column, title, caption, [panels[start : start + 2] for start in range(0, len(panels), 2)])
+
+
+def _panel(rows: list[dict[str, Any]], heading: str, column: str, axis: str) -> Chart:
+    """Entries from the best to the worst. A bar from nothing has no length on a logarithmic scale: points there."""
+    logarithmic = column in ("cpu_ratio", "peak_ratio")
+    shown = sorted(rows, key=lambda row: row[column], reverse=not logarithmic)
+    numbers = [1.0, *(row[column] for row in rows)]
+    bottom = _ROW * len(shown) + 4
+    canvas = Canvas(_WIDTH, bottom + 36)
+    left, right = _LABELS, _WIDTH - 14
+    x: Scale = (
+        Log(min(numbers) / 1.15, 1.15 * max(numbers), left, right)
+        if logarithmic
+        else Linear(0, max(numbers), left, right)
     )
-
-
-def _save(chart: Any, file: Path) -> None:
-    text = io.StringIO()
-    chart.save(text, format="svg")
-    file.write_text(text.getvalue())
+    for tick in x.ticks(4):
+        canvas.line(x(tick), 2, x(tick), bottom, "grid")
+        canvas.text(x(tick), bottom + 15, short_number(tick), side="middle")
+    for place, row in enumerate(shown):
+        middle = _ROW * (place + 0.5) + 2
+        kind = "dot" if row["ours"] else "fill-8"
+        canvas.text(left - 8, middle + 4, shorten(row["entry"], left - 8), "label", "end")
+        if logarithmic:
+            canvas.dot(x(row[column]), middle, 4.5, kind)
+        else:
+            canvas.box(left, middle - 6, x(row[column]) - left, 12, kind)
+    canvas.line(x(1), 2, x(1), bottom, "mark")
+    canvas.text((left + right) / 2, bottom + 32, axis, side="middle")
+    return canvas.chart("panel", heading)

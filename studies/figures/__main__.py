@@ -108,7 +108,7 @@ def _sample_and_threshold(output: Path, data: Path, *, pictures: bool) -> None:
 def _mechanism_pages(output: Path, data: Path, *, pictures: bool) -> None:
     for name, panels in mechanism_pages.PICTURES.items() if pictures else ():
         started = time.monotonic()
-        mechanism_pages.save(panels(), output / f"{name}.svg")
+        mechanism_pages.draw(panels()).save(output / f"{name}.svg")
         sys.stdout.write(f"{name}.svg ({time.monotonic() - started:.1f} s)\n")
 
 

@@ -7,43 +7,34 @@ picture says otherwise.
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
-import numpy as np
-
-from dptally.files import complete_or_absent
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import choose_law
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.prefix_plans import plan_trie
+from dptally.laws.reporting_curves import Reporting
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
-from studies.figures.charts import check_extra
+from dptally.report.axes import Axis
+from dptally.report.curves_chart import Series, series_chart
+from dptally.report.drawing import Chart, grid
+from studies.figures.charts import limits
 
-__all__ = ["PICTURES", "Panel", "draw", "save"]
+__all__ = ["PICTURES", "Panel", "draw"]
 
 _EPSILON, _DELTA = "1", "1e-6"
 _HALF = Fraction(1, 2)
-_COLOURS = ("#0f766e", "#b45309", "#1d4ed8", "#a21caf")
-_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-_INK, _FAINT = "#292524", "#57534e"
+_WIDTH, _HEIGHT = 360, 250
 Points = Sequence[tuple[float, float]]
-
-
-class _Reports(Protocol):
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The chance that a key of this frequency is reported."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class Panel:
     percent: bool = True
 
 
-def _chances(law: _Reports, last: int, step: int = 1) -> Points:
+def _chances(law: Reporting, last: int, step: int = 1) -> Points:
     return [(w, float(law.reporting_probability(w))) for w in range(0, last + 1, step)]
 
 
@@ -77,7 +68,7 @@ def _row(row: dict[int | None, Fraction]) -> Points:
     return [(value, float(chance)) for value, chance in sorted((v, p) for v, p in row.items() if v is not None)]
 
 
-def _reported(curves: Mapping[str, Points], title: str, x: str = "true frequency") -> Panel:
+def _reported(curves: Mapping[str, Points], title: str, x: str = "true count") -> Panel:
     return Panel(title, x, "chance to be reported", curves)
 
 
@@ -135,9 +126,9 @@ def _gaussian() -> list[Panel]:
     }
     return [
         Panel(
-            "Frequency reported half the time",
+            "Count released half the time",
             "keys per unit",
-            "frequency",
+            "true count",
             {"Gaussian": gaussian, "optimal, budget shared": shared},
             log=True,
             percent=False,
@@ -146,8 +137,8 @@ def _gaussian() -> list[Panel]:
     ]
 
 
-def _half(law: Any) -> float:
-    return float(law.first_frequency(_HALF))
+def _half(law: Reporting) -> float:
+    return float(law.first_frequency(_HALF) or math.nan)
 
 
 def _sample_and_threshold() -> list[Panel]:
@@ -188,7 +179,7 @@ def _sparse() -> list[Panel]:
     }
     return [
         _reported(curves, "Which keys appear, capacity 1,000 (at least)"),
-        Panel("Keys nobody has", "value", "chance that one reaches it", empty),
+        Panel("Keys not present in the data", "value", "chance that one reaches it", empty),
     ]
 
 
@@ -229,7 +220,7 @@ def _heavy_hitters() -> list[Panel]:
         for count in (1, 5, 20)
     }
     return [
-        Panel("Frequency reported half the time", "levels", "threshold / rate", curves, log=True, percent=False),
+        Panel("Count released half the time", "levels", "threshold / rate", curves, log=True, percent=False),
         _reported({name: _chances(law, 200, 2) for name, law in laws.items()}, "One prefix, composed exactly"),
     ]
 
@@ -295,80 +286,19 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
 }
 
 
-def draw(panels: Iterable[Panel]) -> Any:
-    """The panels beside each other, as an Altair chart."""
-    alt = check_extra()
-    row = alt.hconcat(*(_panel(panel) for panel in panels), spacing=32).resolve_scale(
-        color="independent", strokeDash="independent"
-    )
-    return (
-        row.configure(background="white", padding=12, font="Helvetica, Arial, sans-serif")
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=_FAINT,
-            labelFontSize=11,
-            titleColor=_INK,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            gridColor="#eeecea",
-            domain=False,
-            ticks=False,
-            labelPadding=5,
-        )
-    )
+def draw(panels: Iterable[Panel]) -> Chart:
+    """The panels side by side."""
+    return grid("picture", "", "", [[_panel(panel) for panel in panels]])
 
 
-def _panel(panel: Panel) -> Any:
-    alt = check_extra()
-    points = [{"x": x, "y": y, "series": name} for name, curve in panel.curves.items() for x, y in curve]
-    names = list(panel.curves)
-    legend = (
-        alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=300, labelFontSize=11, symbolSize=260)
-        if len(names) > 1
-        else None
-    )
-    colour = alt.Color("series:N", scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])), legend=legend)
-    chart = alt.Chart(alt.Data(values=points))
-    kind = "log" if panel.log else "linear"
-    x = alt.X("x:Q", title=panel.x, scale=alt.Scale(type=kind, nice=False), axis=_axis(panel, points, "x"))
-    y = alt.Y("y:Q", title=panel.y, scale=alt.Scale(type=kind), axis=_axis(panel, points, "y"), stack=None)
-    if panel.mark == "bar":
-        width = max(2.0, min(9.0, 250 / (1 + len({point["x"] for point in points}))))
-        shown = chart.mark_bar(size=width, opacity=0.75).encode(x=_wider(alt, panel, points), y=y, color=colour)
-    else:
-        dash = alt.StrokeDash(
-            "series:N", scale=alt.Scale(domain=names, range=list(_DASHES[: len(names)])), legend=legend
-        )
-        shown = chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash)
-    return shown.properties(width=290, height=200, title=alt.Title(panel.title, fontSize=13, anchor="start", offset=8))
-
-
-def _wider(alt: Any, panel: Panel, points: list[dict[str, Any]]) -> Any:
-    low, high = min(point["x"] for point in points), max(point["x"] for point in points)
-    return alt.X(
-        "x:Q", title=panel.x, scale=alt.Scale(domain=[low - 1, high + 1], nice=False), axis=alt.Axis(grid=False)
-    )
-
-
-def _axis(panel: Panel, points: list[dict[str, Any]], name: str) -> Any:
-    alt = check_extra()
-    look: dict[str, Any] = {"grid": name == "y", "tickCount": 5}
-    if panel.log:
-        numbers = [point[name] for point in points]
-        powers = range(math.floor(math.log10(min(numbers))), math.ceil(math.log10(max(numbers))) + 1)
-        steps = (1, 2, 5) if max(numbers) < 300 * min(numbers) else (1,)
-        look["values"] = [float(f"{times}e{power}") for power in powers for times in steps]
-        look["format"] = "~g" if max(numbers) < 10_000 else "~s"
-    elif name == "y" and panel.percent:
-        top = max(point["y"] for point in points)
-        look["format"] = ".0%" if top > 0.2 else ".1%"
-    return alt.Axis(**look)
-
-
-def save(panels: Iterable[Panel], place: Path) -> None:
-    """Write a picture as SVG with two digits after the point; an existing one is replaced in one step."""
-    text = io.StringIO()
-    draw(panels).save(text, format="svg")
-    short = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{np.round(float(number[0]), 2):g}", text.getvalue())
-    with complete_or_absent(place, overwrite=True) as file:
-        file.write(short.encode())
+def _panel(panel: Panel) -> Chart:
+    series = [Series(name, points, place) for place, (name, points) in enumerate(panel.curves.items(), start=1)]
+    places = [x for one in series for x, _ in one.points]
+    numbers = [y for one in series for _, y in one.points]
+    room = 1 if panel.mark == "bar" else 0
+    across = Axis(panel.x, min(places) - room, max(places) + room, log=panel.log)
+    up = Axis(panel.y, *limits(numbers, log=panel.log), log=panel.log, percent=panel.percent, ticks=5)
+    return series_chart(
+        "panel", panel.title, series, across, up,
+        bars=panel.mark == "bar", legend=len(series) > 1, width=_WIDTH, height=_HEIGHT,
+    )  # fmt: skip

@@ -186,8 +186,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Altair the command says what to install, before it computes anything."""
-    monkeypatch.setitem(sys.modules, "altair", None)
+    """Without vl-convert the command says what to install, before it computes anything."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     assert main(["weighted_sampling", "--output", str(tmp_path / "new")]) == 1
     assert "pip install 'dptally[plots]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

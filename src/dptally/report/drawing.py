@@ -202,7 +202,8 @@ def _moved(part: Markup, x: int, y: int) -> Markup:
 def _heading(chart: Chart, kind: str) -> tuple[Markup, int]:
     """The title and caption of a chart, and how high they are."""
     lines = textwrap.wrap(chart.caption, int(chart.width / 6.3))
-    title = tag("text", shorten(chart.title, 0.8 * chart.width), x=0, y=13, class_=kind) if chart.title else None
+    room = (0.92 if kind == "strong" else 0.72) * chart.width  # letters of titles are larger
+    title = tag("text", shorten(chart.title, room), x=0, y=13, class_=kind) if chart.title else None
     first = _HEAD if chart.title else 0
     words = [tag("text", line, x=0, y=first + 12 + _LINE * place, class_="tick") for place, line in enumerate(lines)]
     return join(title, words), first + _LINE * len(lines) + (12 if lines else 6 if chart.title else 0)

@@ -11,13 +11,14 @@ __all__ = ["Linear", "Log", "Scale", "short_number"]
 def short_number(number: float) -> str:
     """A number as a tick shows it.
 
-    >>> [short_number(number) for number in (0, 1e-6, 0.5, 20, 1500, 2e6, 3.5e9)]
-    ['0', '1e-6', '0.5', '20', '1.5k', '2M', '3.5G']
+    >>> [short_number(number) for number in (0, 2.5e-4, 0.5, 20, 1500, 2e6, 3.5e9)]
+    ['0', '2.5e-4', '0.5', '20', '1.5k', '2M', '3.5G']
     """
     for power, letter in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
             return f"{number / 10**power:.4g}{letter}"
-    return f"{number:.4g}".replace("e-0", "e-")
+    digits, exponent = f"{number:.3e}".split("e")
+    return f"{float(digits):g}e{int(exponent)}" if 0 < abs(number) < 0.001 else f"{number:.4g}"
 
 
 @dataclass(frozen=True)
