@@ -138,7 +138,7 @@ def test_every_mechanism_has_its_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_of_mechanisms_have_the_same_sections(page: Path) -> None:
-    """Statement, output distribution, figure, when to use it and when not, cost, proof, citation, deviations: each once."""
+    """Statement, output distribution, figure, when to use it and not, cost, proof, citation, deviations: each once."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^## (.+)$", text, re.M)
     for section in SECTIONS:
