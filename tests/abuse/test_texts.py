@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -109,7 +110,7 @@ def test_sql_reaches_no_file(text: str, tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "secret.csv"
     path.write_text("x\n1\n")
 
-    def never(*_: object, **__: object) -> object:
+    def never(*_: object, **__: Any) -> object:
         raise AssertionError("Polars was asked")
 
     monkeypatch.setattr(pl, "sql_expr", never)

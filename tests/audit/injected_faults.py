@@ -131,7 +131,7 @@ def _rounded(number: int, float_bits: int) -> int:
     return round(Fraction(number, 1 << spare)) << spare
 
 
-def _change(law: Any, **attributes: object) -> None:
+def _change(law: Any, **attributes: Any) -> None:
     """Forget everything that was derived, and set what is wrong."""
     kind = type(law)
     for name in [name for name in law.__dict__ if isinstance(getattr(kind, name, None), cached_property)]:
@@ -191,7 +191,7 @@ def _forged(law: Any, fault: str) -> Any:
     return law
 
 
-def _keep(law: Any, **attributes: object) -> None:
+def _keep(law: Any, **attributes: Any) -> None:
     law.__dict__.update(attributes)
 
 

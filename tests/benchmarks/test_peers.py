@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import polars as pl
 import pytest
@@ -163,12 +164,12 @@ def test_a_worker_measures_the_memory_of_one_call(tmp_path: Path) -> None:
     assert peaks[1] > peaks[0] + 32
 
 
-def _run(keys: int, **more: object) -> dict[str, object]:
+def _run(keys: int, **more: Any) -> dict[str, Any]:
     measured = {"wall": 1.0, "cpu": 2.0, "start_wall": 1.0, "start_cpu": 1.0, "peak": 100.0}
     return {"status": "done", "keys": keys, "error": 9.5, "date": "2026-11-16", "load": 0.5, **measured, **more}
 
 
-def _recorded() -> dict[str, object]:
+def _recorded() -> dict[str, Any]:
     common = {"dptally_default": {"keys": 600, "ours": 9.0, "theirs": 10.0}}
     late = {"status": "too long", "limit": 300, "date": "2026-11-16", "load": 0.5}
     return {

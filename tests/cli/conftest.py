@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command as a process of its own."""
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
         [sys.executable, "-m", "dptally", *(str(argument) for argument in arguments)], **options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_side_channels_on_the_command_line(run: Run) -> None:
 def test_a_violation_ends_with_status_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What exceeds its claim is shown, and the exit status tells."""
 
-    def found(*arguments: object, **options: object) -> list[BlackBoxFinding]:
+    def found(*arguments: object, **options: Any) -> list[BlackBoxFinding]:
         finding = black_box._audit(
             black_box.chosen_boxes("dense")[0], *(black_box.as_epsilon(1), black_box.Fraction(0)), 4000,
             black_box.SeededBits(5), "epsilon x 2", 1e-6,

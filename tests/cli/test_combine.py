@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -23,7 +24,7 @@ Publish = Callable[..., Path]
 def publish(tmp_path: Path) -> Publish:
     """Publish counts into a file."""
 
-    def call(name: str, counts: dict[object, int], **options: object) -> Path:
+    def call(name: str, counts: dict[object, int], **options: Any) -> Path:
         place = tmp_path / name
         request = {"epsilon": 1, "delta": "1e-6", "key": "fruit", **options}
         dptally.publish(counts, **request).save(place)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -71,7 +72,7 @@ def test_help_is_cheap() -> None:
 def test_unexpected_errors_hide_their_text(events: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of an unexpected exception, which may quote data, is not shown."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         raise RuntimeError(f"could not convert {MARKER}")
 
     monkeypatch.delenv("DPTALLY_DEBUG", raising=False)
@@ -84,7 +85,7 @@ def test_unexpected_errors_hide_their_text(events: Path, run: Run, monkeypatch: 
 def test_debugging_shows_the_traceback(events: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With DPTALLY_DEBUG=1 the one who runs the command sees it all."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         raise RuntimeError("the reason")
 
     monkeypatch.setenv("DPTALLY_DEBUG", "1")
@@ -97,7 +98,7 @@ def test_debugging_shows_the_traceback(events: Path, run: Run, monkeypatch: pyte
 def test_an_interrupt_has_status_130(events: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends with status 130 and no traceback."""
 
-    def interrupt(*_: object, **__: object) -> None:
+    def interrupt(*_: object, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pipeline, "publish", interrupt)
@@ -110,7 +111,7 @@ def test_an_error_during_an_interruption_is_the_interruption(
 ) -> None:
     """What fails because of Ctrl-C is not reported as a failure."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         try:
             raise KeyboardInterrupt
         finally:
@@ -124,7 +125,7 @@ def test_an_error_during_an_interruption_is_the_interruption(
 def test_an_interruption_that_an_engine_drops(events: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB turns Ctrl-C into an error of its own; it is reported as what it was, and the handlers are as before."""
 
-    def drop(*_: object, **__: object) -> None:
+    def drop(*_: object, **__: Any) -> None:
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)  # at once: still the same request

@@ -14,6 +14,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<shown>.*?)^```\n)?", re.S | re.M)
 _WIDTH = 84
@@ -22,7 +23,7 @@ _BOX = set("─│┆═╞╪╡┌┬┐└┴┘ ")
 
 def run(page: Path) -> Iterator[tuple[str, str | None, str]]:
     """Run the blocks of a page in the current directory: for each its code, what the page shows, what it printed."""
-    names: dict[str, object] = {"__name__": "page"}
+    names: dict[str, Any] = {"__name__": "page"}
     for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from mpmath import mp, mpf
 
@@ -28,7 +29,7 @@ def optimal_probabilities(epsilon: Fraction, delta: Fraction, bits: int = 400) -
     return found
 
 
-def divergence(first: dict[object, Fraction], second: dict[object, Fraction], factor: Fraction) -> Fraction:
+def divergence(first: dict[Any, Fraction], second: dict[Any, Fraction], factor: Fraction) -> Fraction:
     """Hockey-stick divergence of two laws given as dictionaries."""
     return sum(
         (max(Fraction(0), chance - factor * second.get(x, Fraction(0))) for x, chance in first.items()), Fraction(0)

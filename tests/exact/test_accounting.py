@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -329,7 +330,7 @@ def test_without_dp_accounting_the_way_to_get_it_is_named(monkeypatch: pytest.Mo
         ({"parts": None}, "not an event"),
     ],
 )
-def test_unknown_events_are_refused(change: dict[str, object], message: str) -> None:
+def test_unknown_events_are_refused(change: dict[str, Any], message: str) -> None:
     """An event of an unknown mechanism or law, or with impossible numbers, is refused by a sentence."""
     facts = {**event("1", "1/1000").facts(), **change}
     with pytest.raises(InvalidParameter, match=message):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dptally.verifiers.compact import CompactCertificate, certify_compact
 from tests.unit.integer_range import IntegerRange
 
 Counts = tuple[int, ...]  # by key number
-Law = Mapping[object, Fraction]
+Law = Mapping[Any, Fraction]
 
 SMALL = FieldGeometric(3, 2, Fraction(2), 1, 3)
 LARGER = FieldGeometric(5, 2, Fraction(3), 2, 7)
@@ -66,12 +67,12 @@ def element_law(law: FieldGeometric, count: int) -> dict[int, Fraction]:
     return {element: Fraction(found[element], law.size << law.element_bits) for element in range(law.size)}
 
 
-def release_law(law: FieldGeometric, counts: Counts, coefficients: int) -> dict[object, Fraction]:
+def release_law(law: FieldGeometric, counts: Counts, coefficients: int) -> dict[Any, Fraction]:
     """The chance of each polynomial, by running through all elements and all free coefficients."""
     points = [key for key, count in enumerate(counts) if count]
     free = coefficients - len(points)
     laws = [element_law(law, counts[point]) for point in points]
-    found: dict[object, Fraction] = {}
+    found: dict[Any, Fraction] = {}
     for elements in product(range(law.size), repeat=len(points)):
         chance = Fraction(1, law.size**free)
         for one, element in zip(laws, elements, strict=True):
@@ -202,7 +203,7 @@ def test_as_many_coefficients_as_keys_are_private_but_not_accurate() -> None:
     assert any(found[value] != law.probability(0, value) for value in range(3))
 
 
-def mechanism_with(law: FieldGeometric, capacity: int, **options: object) -> CompactHistogram:
+def mechanism_with(law: FieldGeometric, capacity: int, **options: Any) -> CompactHistogram:
     """The mechanism as it is, but with a law small enough to enumerate."""
     made = CompactHistogram(1, universe=IntegerRange(3), capacity=capacity, **options)  # type: ignore[arg-type]
     made.law = law
@@ -267,10 +268,10 @@ def test_subsampled_releases_keep_twice_the_loss_for_all_data() -> None:
     """
     capacity = 1
     kept = {counts: release_law(SMALL, counts, capacity + 1) for counts in data_sets(3, 2, capacity)}
-    laws: dict[Counts, dict[object, Fraction]] = {}
+    laws: dict[Counts, dict[Any, Fraction]] = {}
     for counts in product(range(3), repeat=3):
         choices = list(subsamples(counts, capacity))
-        mixed: dict[object, Fraction] = {}
+        mixed: dict[Any, Fraction] = {}
         for polynomial in kept[choices[0]]:
             mixed[polynomial] = sum((kept[choice][polynomial] for choice in choices), Fraction(0)) / len(choices)
         laws[counts] = mixed

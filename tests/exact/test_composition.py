@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import comb
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -74,8 +75,8 @@ def test_real_rows_together_stay_within_the_composed_delta(e: str, d: str, keys:
     assert Fraction(0) < worst <= allowed
 
 
-def _product(rows: list[dict[int | None, Fraction]]) -> dict[object, Fraction]:
-    found: dict[object, Fraction] = {(): Fraction(1)}
+def _product(rows: list[dict[int | None, Fraction]]) -> dict[Any, Fraction]:
+    found: dict[Any, Fraction] = {(): Fraction(1)}
     for row in rows:
         found = {(*old, new): p * q for old, p in found.items() for new, q in row.items()}  # type: ignore[misc]
     return found

@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,9 +294,9 @@ def test_certificate(epsilon: str, delta: str, keys: int) -> None:
     assert law.certify() is certificate
 
 
-def judge(law: GaussianHistogram, **changed: object) -> Fraction:
+def judge(law: GaussianHistogram, **changed: Any) -> Fraction:
     """The judge on a law's table, with something changed."""
-    asked: dict[str, object] = {
+    asked: dict[str, Any] = {
         "table": law.table,
         "reach": law.reach,
         "sigma": law.sigma,

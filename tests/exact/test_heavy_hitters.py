@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.exact.reference import divergence, growth
 
 UNIT = 1 << 32
 MOST = Fraction(999_999, 1_000_000)
-Row = dict[object, Fraction]
+Row = dict[Any, Fraction]
 
 
 def rate_of(number: float) -> Fraction:

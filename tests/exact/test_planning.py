@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ POPULATION = {1: 400, 3: 60, 6: 30, 8: 20, 11: 10, 17: 5, 40: 3, 200: 1}
 MECHANISMS = ("weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries")
 
 
-def laws(keys: int = 1) -> dict[str, object]:
+def laws(keys: int = 1) -> dict[str, Any]:
     """The laws that `publish` would draw from, made here without the planner."""
     share = share_between_keys(EPSILON, DELTA, keys)
     return {
@@ -45,7 +46,7 @@ def laws(keys: int = 1) -> dict[str, object]:
     }
 
 
-def planned(**options: object) -> Plan:
+def planned(**options: Any) -> Plan:
     """A plan without a universe."""
     found = plan(**{"epsilon": EPSILON, "delta": DELTA, **options})  # type: ignore[arg-type]
     assert isinstance(found, Plan)
@@ -320,7 +321,7 @@ def test_tables_and_text() -> None:
         ({"levels": 0}, "levels must be at least 1, got 0"),
     ],
 )
-def test_bad_requests(options: dict[str, object], message: str) -> None:
+def test_bad_requests(options: dict[str, Any], message: str) -> None:
     """One sentence each."""
     with pytest.raises(InvalidParameter, match=message):
         planned(**options)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,9 +53,9 @@ def rate_of(number: float) -> Fraction:
 def worst_by_enumeration(rate: Fraction, threshold: int, epsilon: Fraction, rows: int) -> Fraction:
     """The largest divergence of rows 0 .. rows, both ways, outcome by outcome, in fractions."""
     factor, worst = growth(epsilon), Fraction(0)
-    before: dict[object, Fraction] = {None: Fraction(1)}
+    before: dict[Any, Fraction] = {None: Fraction(1)}
     for k in range(1, rows + 1):
-        here: dict[object, Fraction] = {None: Fraction(0)}
+        here: dict[Any, Fraction] = {None: Fraction(0)}
         for v in range(k + 1):
             chance = math.comb(k, v) * rate**v * (1 - rate) ** (k - v)
             outcome = v if v >= threshold else None

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def noise(growth: Fraction = GROWTH) -> dict[int, Fraction]:
     return {z: Fraction(half[abs(z)], 1 << 128) for z in range(-REACH, REACH + 1)}
 
 
-def divergence(first: dict[object, Fraction], second: dict[object, Fraction]) -> Fraction:
+def divergence(first: dict[Any, Fraction], second: dict[Any, Fraction]) -> Fraction:
     """The hockey-stick divergence at EPSILON."""
     growth = Fraction(*exp_lower(EPSILON))
     zero = Fraction(0)
@@ -54,9 +55,9 @@ def real_counters(capacity: int, stream: tuple[int, ...]) -> dict[int, int]:
     return {key: counter for (real, key), counter in counters.items() if real}
 
 
-def release_law(sketch: tuple[tuple[int, int], ...], threshold: int) -> dict[object, Fraction]:
+def release_law(sketch: tuple[tuple[int, int], ...], threshold: int) -> dict[Any, Fraction]:
     """The exact law of a whole release: own noise for each key, and one noise shared by all."""
-    law: dict[object, Fraction] = defaultdict(Fraction)
+    law: dict[Any, Fraction] = defaultdict(Fraction)
     single = noise()
     for shared, chance in single.items():
         outcomes: dict[tuple[tuple[int, int], ...], Fraction] = {(): chance}
@@ -202,14 +203,14 @@ def test_wrong_tables_are_refused(name: str) -> None:
 
 def summed_law(
     counters: dict[int, Fraction], grid: int, threshold: int, single: dict[int, Fraction]
-) -> dict[object, Fraction]:
+) -> dict[Any, Fraction]:
     """The exact law of a release of counters with fractions, keys independent."""
-    outcomes: dict[object, Fraction] = {(): Fraction(1)}
+    outcomes: dict[Any, Fraction] = {(): Fraction(1)}
     for key, counter in sorted(counters.items()):
         exact = grid * counter
         low = exact.numerator // exact.denominator
         rounded = {low: low + 1 - exact, low + 1: exact - low}
-        step: dict[object, Fraction] = defaultdict(Fraction)
+        step: dict[Any, Fraction] = defaultdict(Fraction)
         for start, share in rounded.items():
             for own, mass in single.items():
                 value = start + own

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from math import comb, isqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     yield from enumerate_thresholds(monkeypatch)
 
 
-def agrees(found: Mapping[object, Fraction], expected: Mapping[object, Fraction], most: Fraction) -> bool:
+def agrees(found: Mapping[Any, Fraction], expected: Mapping[Any, Fraction], most: Fraction) -> bool:
     """Whether a law that lacks at most so much can be the expected one."""
     missing = 1 - sum(found.values())
     return (

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ ASKED = TASK.start()
 RUN = bytes(range(16))
 
 
-def call_for(slots: int, *, attempt: int = 1, **changes: object) -> bytes:
+def call_for(slots: int, *, attempt: int = 1, **changes: Any) -> bytes:
     """A call to a node with this many slots."""
     return Call(RUN, attempt.to_bytes(16, "big"), ASKED, slots, **changes).pack()  # type: ignore[arg-type]
 
@@ -94,7 +95,7 @@ def test_too_many_devices_are_refused_not_cut_off() -> None:
         ({"extra": 1}, "not one of this protocol"),
     ],
 )
-def test_bad_calls_are_refused(change: dict[str, object], match: str) -> None:
+def test_bad_calls_are_refused(change: dict[str, Any], match: str) -> None:
     """A node answers calls of the protocol and nothing else."""
     data = json.loads(call_for(2))
     with pytest.raises(InvalidParameter, match=match):
@@ -114,7 +115,7 @@ def test_bad_calls_are_refused(change: dict[str, object], match: str) -> None:
         ({"question": []}, "question must be a mapping"),
     ],
 )
-def test_bad_rounds_are_refused(change: dict[str, object], match: str) -> None:
+def test_bad_rounds_are_refused(change: dict[str, Any], match: str) -> None:
     """A node checks the round before it flips a coin."""
     data = json.loads(call_for(2))
     data["round"].update(change)

@@ -16,6 +16,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ STAND_IN = Path(__file__).with_name("prefix_rounds.py")
 TASK = HistogramRounds("1", "1e-6", key="word")
 
 
-def settings(directory: Path, **changes: object) -> dict[str, str | int | float | bool]:
+def settings(directory: Path, **changes: Any) -> dict[str, str | int | float | bool]:
     """The settings of a histogram run."""
     task = json.dumps({"task": "histogram", **TASK.to_dict()})
     own = {"task": task, "output": str(directory / "release.parquet"), "state": str(directory / "state.json")}

@@ -245,7 +245,7 @@ def test_rounds_are_judged_before_anybody_is_asked() -> None:
     """A task that states more privacy than its rate and threshold keep is refused, and so is one out of step."""
 
     class Wrong(PrefixRounds):
-        changed: dict[str, object]
+        changed: dict[str, Any]
 
         def start(self) -> Round:
             return Round(**{**super().start().to_dict(), **self.changed})

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_an_old_log_is_taken_in(place: Path, tmp_path: Path) -> None:
         Ledger(left)
 
 
-def _columns(place: Path) -> dict[str, object]:
+def _columns(place: Path) -> dict[str, Any]:
     """A row that the earlier version would have appended: the reserved entry is drawn."""
     from dptally.ledger.history import COLUMNS, Row, row_hash
 

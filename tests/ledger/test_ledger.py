@@ -8,6 +8,7 @@ import pickle
 import stat
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_a_ledger_is_found_again(ledger: Ledger, place: Path) -> None:
         ({"epsilon": 1, "delta": 1}, "delta must be at least 0 and below 1"),
     ],
 )
-def test_other_numbers_are_refused(ledger: Ledger, place: Path, options: dict[str, object], message: str) -> None:
+def test_other_numbers_are_refused(ledger: Ledger, place: Path, options: dict[str, Any], message: str) -> None:
     """A ledger that is there is never changed by opening it."""
     with pytest.raises(InvalidParameter, match=message):
         Ledger(place, **options)  # type: ignore[arg-type]
@@ -323,7 +324,7 @@ def test_find_compares_everything(ledger: Ledger, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"entry": "1"}, {"entry": True}, {"release_id": "x" * 32}, {"entry_hash": "00"}])
-def test_damaged_records_are_refused(ledger: Ledger, change: dict[str, object]) -> None:
+def test_damaged_records_are_refused(ledger: Ledger, change: dict[str, Any]) -> None:
     """A record in a file must look like one."""
     facts = {**ledger.reserve(event()).record.facts(), **change}
     with pytest.raises(ValueError, match="not a record"):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -301,7 +302,7 @@ def test_a_process_killed_around_the_note_leaves_a_ledger_that_opens(
     if child == 0:
         real, calls = Turn.write, []
 
-        def write(self: Turn, *arguments: object, **options: object) -> None:
+        def write(self: Turn, *arguments: object, **options: Any) -> None:
             calls.append(1)
             if len(calls) == number and not after:
                 os.kill(os.getpid(), signal.SIGKILL)

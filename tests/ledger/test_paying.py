@@ -292,7 +292,7 @@ def test_paths_and_accounts_are_ledgers(ledger: Ledger) -> None:
 def test_a_void_that_cannot_be_written_hides_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """If giving back fails, the first error is the one that is seen, and the budget stays spent; which is said."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         raise DptallyError("the disk is full")
 
     half = Spending("dense", Fraction(1, 2), Fraction(0))
@@ -309,7 +309,7 @@ def test_a_void_that_cannot_be_written_hides_nothing(ledger: Ledger, monkeypatch
 def test_a_drawn_that_cannot_be_written_stops_the_draw(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without "drawn" on disk no word is handed out."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         raise DptallyError("the disk is full")
 
     monkeypatch.setattr(ledger, "_move", fail)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_rows_cannot_be_changed_by_mistake(place: Path) -> None:
                 connection.execute(statement)
 
 
-def forge(place: Path, **columns: object) -> None:
+def forge(place: Path, **columns: Any) -> None:
     """Append a row with the right hash: what a newer version, or a careful forger, may write."""
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         last = connection.execute("SELECT * FROM history ORDER BY sequence DESC LIMIT 1").fetchone()
@@ -175,7 +176,7 @@ def forge(place: Path, **columns: object) -> None:
     ],
     ids=range(8),
 )
-def test_rows_that_say_what_is_unknown_are_refused(place: Path, columns: dict[str, object]) -> None:
+def test_rows_that_say_what_is_unknown_are_refused(place: Path, columns: dict[str, Any]) -> None:
     """A row with a good hash and an unknown event, state or order is refused, not ignored."""
     forge(place, **columns)
     with pytest.raises(UnreadableLedger, match="does not know"):
@@ -253,7 +254,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
     if os.geteuid() == 0:
         real = os.open
 
-        def refuse(path: object, flags: int, *rest: object, **named: object) -> int:
+        def refuse(path: object, flags: int, *rest: object, **named: Any) -> int:
             if flags & os.O_CREAT:
                 raise PermissionError(13, "Permission denied", str(path))
             return real(path, flags, *rest, **named)  # type: ignore[arg-type]

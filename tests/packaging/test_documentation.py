@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_docstring_examples(name: str) -> None:
 def test_python_blocks_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python blocks of a page run one after the other, in an empty directory; tutorials in tests/docs."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
         exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own documentation
 

@@ -7,6 +7,7 @@ are fixed, so a test either always passes or always fails.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -14,7 +15,7 @@ from scipy import stats
 FALSE_ALARM = 1e-6
 
 
-def chi_square_pvalue(observed: Mapping[object, int], law: Mapping[object, float], draws: int) -> float:
+def chi_square_pvalue(observed: Mapping[Any, int], law: Mapping[Any, float], draws: int) -> float:
     """P-value of observed counts under a law; outcomes expected fewer than 10 times are pooled into one.
 
     An outcome of probability 0 that was observed gives 0.

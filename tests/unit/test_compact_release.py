@@ -27,9 +27,9 @@ UNIVERSE = IntegerRange(2**64)
 COUNTS = {7: 1000, 2**63: 50, 12345: 3}
 
 
-def mechanism(**options: object) -> CompactHistogram:
+def mechanism(**options: Any) -> CompactHistogram:
     """A mechanism for three keys and a few more."""
-    asked: dict[str, object] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
+    asked: dict[str, Any] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
     return CompactHistogram(asked.pop("epsilon", 1), **asked)  # type: ignore[arg-type]
 
 
@@ -257,7 +257,7 @@ def test_every_changed_byte_is_refused(saved: Path) -> None:
             load(saved, UNIVERSE)
 
 
-def rewrite(path: Path, *, version: int = FORMAT_VERSION, **changes: object) -> None:
+def rewrite(path: Path, *, version: int = FORMAT_VERSION, **changes: Any) -> None:
     """Change facts in the header, with a checksum that matches."""
     content = path.read_bytes()
     magic, _, length = struct.unpack_from("<8sII", content)
@@ -298,7 +298,7 @@ def rewrite(path: Path, *, version: int = FORMAT_VERSION, **changes: object) -> 
     ],
     ids=str,
 )
-def test_facts_that_cannot_be_are_refused(saved: Path, change: dict[str, object]) -> None:
+def test_facts_that_cannot_be_are_refused(saved: Path, change: dict[str, Any]) -> None:
     """A well-formed file with impossible facts is not read."""
     rewrite(saved, **change)
     with pytest.raises(UnreadableRelease, match="damaged"):

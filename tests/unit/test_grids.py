@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +121,7 @@ def test_a_grid_survives_as_plain_data() -> None:
         ((0.0, 1.0), {"outside": "refuse"}, "outside must be 'clamp' or 'drop', got 'refuse'."),
     ],
 )
-def test_bad_grids_are_refused(ends: tuple[object, object], options: dict[str, object], message: str) -> None:
+def test_bad_grids_are_refused(ends: tuple[object, object], options: dict[str, Any], message: str) -> None:
     """Each mistake has its sentence."""
     with pytest.raises(InvalidParameter, match=message):
         make_grid(*ends, **options)  # type: ignore[arg-type]

@@ -271,7 +271,7 @@ def test_failed_writes_leave_nothing(
         assert stat.S_ISREG((tmp_path / "other.parquet").stat().st_mode)
         (tmp_path / "other.parquet").unlink()
 
-    def broken(table: pa.Table, file: Any, **_: object) -> None:
+    def broken(table: pa.Table, file: Any, **_: Any) -> None:
         file.write(b"half")
         raise OSError(28, "No space left on device")
 

@@ -143,7 +143,7 @@ def test_bounds_of_sums_reckon_with_the_shortfall(form: str, where: str | None) 
     Without the shortfall, most would miss by thousands. A release may miss with probability 1e-4; none of ten does.
     """
     sketch: AnySketch
-    options: dict[str, object] = {"delta": "1e-6"}
+    options: dict[str, Any] = {"delta": "1e-6"}
     if form == "few counters":
         sketch, truth = dptally.UserMisraGriesSketch(2), Counter({"a": 6000, "b": 4000, "c": 1000})
         sketch.update([[key] for key in np.random.default_rng(1).permutation(sorted(truth.elements())).tolist()])
@@ -417,7 +417,7 @@ def test_pure_needs_separate_sketches() -> None:
         ("summed", {"sketch_capacity": None}),
     ],
 )
-def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, object]) -> None:
+def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, Any]) -> None:
     """A release that promises more counters, keys or elements per unit than its law was judged for does not verify."""
     release = FORMS[form][0]().publish(1, "1e-6", randomness=SeededBits(1))
     release.verify()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -278,7 +279,7 @@ def test_errors_are_far_below_the_printed_ones() -> None:
         ({"max_keys_per_unit": 0}, "max_keys_per_unit must be at least 1"),
     ],
 )
-def test_bad_parameters(arguments: dict[str, object], message: str) -> None:
+def test_bad_parameters(arguments: dict[str, Any], message: str) -> None:
     """Parameters are refused before anything is read."""
     given = {"epsilon": 1, "universe": read_universe("ipv4"), "keep": 5} | arguments
     with pytest.raises(InvalidParameter, match=message):
