@@ -1,8 +1,9 @@
-"""What starts something large (Spark, a server, a browser, the site) runs in one worker, and starts it once."""
+"""Which tests are fast, which share something large that one worker starts once, and what was skipped."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections import defaultdict
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -16,13 +17,42 @@ _TOGETHER = {
     "explore/test_browser.py": "browser",
     "docs/test_site.py": "site",
 }
+# Layers and files that start processes and servers, sample much or enumerate much: not for every save of a file.
+_NOT_FAST = (
+    *_TOGETHER,
+    "abuse/",
+    "audit/",
+    "benchmarks/",
+    "docs/",
+    "faults/",
+    "mutants/",
+    "real_data/",
+    "statistical/",
+    "studies/",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the names of groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that belong together; workers take a group as a whole (``--dist loadgroup``)."""
+    """Mark the fast tests, and those that belong together: workers take a group as a whole (``--dist loadgroup``)."""
     for item in items:
         place = item.path.relative_to(_TESTS).as_posix()
+        if not place.startswith(_NOT_FAST):
+            item.add_marker("fast")
         for start, group in _TOGETHER.items():
             if place.startswith(start):
                 item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped and why, a line for each reason."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        places[reason.removeprefix("Skipped: ")].append(report.nodeid)
+    if places:
+        count = sum(map(len, places.values()))
+        terminalreporter.section(f"skipped: {count}, for {len(places)} reasons")
+    for reason, nodes in sorted(places.items()):
+        folders = sorted({PurePosixPath(node.partition("::")[0]).parent.as_posix() for node in nodes})
+        terminalreporter.write_line(f"{len(nodes):4} in {', '.join(folders)}: {reason}")
