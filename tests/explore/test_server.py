@@ -75,7 +75,7 @@ def test_pages_of_other_sites_are_refused(server: ExploreServer, talk: Talk) -> 
     assert "set-cookie" not in own.headers
 
 
-@pytest.mark.parametrize("path", ["/api/ask", "/api/curve"])
+@pytest.mark.parametrize("path", ["/api/ask", "/api/curve", "/api/chart"])
 @pytest.mark.parametrize("token", [None, "", "wrong", "é".encode().decode("latin-1")])
 def test_questions_need_the_token_in_a_header(server: ExploreServer, talk: Talk, path: str, token: str | None) -> None:
     """The token in the address is not enough for questions."""
@@ -134,14 +134,26 @@ def test_malformed_requests_are_refused(talk: Talk, body: bytes, headers: dict[s
 
 
 def test_a_curve_is_that_of_the_law(talk: Talk) -> None:
-    """Points and milestones are the exact ones of the law, as floats."""
+    """Milestones are the exact ones of the law, and the chart is the one that reports and plans have."""
+    from dptally.laws.reporting_curves import reporting_curve
     from dptally.laws.weighted_sample import WeightedSample
+    from dptally.report.curves_chart import curves_chart
 
-    law = WeightedSample("1", "1e-6")
     found = talk("POST", "/api/curve", {**SETTINGS, "mechanism": "weighted_sample"}).json()
-    assert found["points"] == [[w, float(law.reporting_probability(w))] for w, _ in found["points"]]
-    assert (found["half"], found["likely"]) == (14, 16)
-    assert found["at_least"] is False
+    assert found == {"half": 14, "likely": 16, "surely": 20, "at_least": False}
+    curve = reporting_curve(WeightedSample("1", "1e-6"), points=48)
+    drawn = talk("POST", "/api/chart", {**SETTINGS, "mechanisms": ["weighted_sample", "unknown"]}).json()["drawing"]
+    assert drawn == curves_chart({"weighted_sample": curve}, legend=False).drawing
+
+
+def test_the_chart_shows_what_is_asked_for_and_computed(talk: Talk) -> None:
+    """Each mechanism keeps its colour; without curves there is no chart; other questions are refused."""
+    asked = {**SETTINGS, "epsilon": "0.7"}
+    talk("POST", "/api/curve", {**asked, "mechanism": "stability"})
+    known = talk("POST", "/api/chart", {**asked, "mechanisms": ["weighted_sample", "stability"]}).json()["drawing"]
+    assert "curve-2" in known and "curve-1" not in known
+    assert talk("POST", "/api/chart", {**asked, "mechanisms": []}).json() == {"drawing": ""}
+    assert talk("POST", "/api/chart", {**asked, "mechanisms": "stability"}).status == 400
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dptally.laws.base import Reporting
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.planning.mechanisms import Setting, make_mechanism, sampled_name
+from dptally.report.curves_chart import curves_chart
 
 __all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "law_of", "read_settings"]
 
@@ -158,3 +159,9 @@ class CurveDesk:
                 if len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)
         return found
+
+    def drawing(self, names: list[str], settings: Settings) -> str:
+        """What is inside the chart of these mechanisms; curves that are not computed yet are left out."""
+        places = {name: place for place, name in enumerate(MECHANISMS, start=1) if name in names}
+        known = {name: curve for name in places if (curve := self._known.get((name, settings))) is not None}
+        return curves_chart(known, colours=[places[name] for name in known], legend=False).drawing if known else ""

@@ -49,51 +49,20 @@
     row,
     name: row.dataset.mechanism,
     slow: row.dataset.slow === "yes",
-    kind: `curve curve-${row.dataset.curve}`,
     box: row.querySelector("input"),
     cells: [...row.querySelectorAll("td")],
-    found: null,
   }));
   const chart = by("curves");
-  const frame = {left: 44, right: 408, top: 30, bottom: 272};
-  const draw = (name, attributes, text) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-    if (text !== undefined) made.textContent = text;
-    chart.append(made);
-  };
-  const short = (number) => number >= 1e6 ? `${number / 1e6}M` : number >= 1e3 ? `${number / 1e3}k` : String(number);
-  const paint = () => {
-    chart.replaceChildren();
-    const shown = rows.filter((one) => one.found && one.box.checked);
-    const ends = shown.map((one) => (one.found.surely || one.found.likely || one.found.half || 100) * 1.4);
-    const starts = shown.map((one) => (one.found.points.find((point) => point[1] > 0.002) || [1])[0]);
-    const end = Math.max(10, ...ends);
-    const start = Math.max(1, Math.min(...starts, end / 20) * 0.7);
-    const x = (frequency) => frame.left + (frame.right - frame.left) *
-      Math.min(1, Math.max(0, Math.log(Math.max(frequency, start) / start) / Math.log(end / start)));
-    const y = (chance) => frame.bottom - (frame.bottom - frame.top) * chance;
-    for (const chance of [0, 0.25, 0.5, 0.75, 1]) {
-      draw("path", {class: chance ? "grid" : "axis", d: `M${frame.left} ${y(chance)}H${frame.right}`});
-      draw("text", {class: "tick", x: frame.left - 6, y: y(chance) + 4, "text-anchor": "end"}, `${100 * chance}%`);
-    }
-    const steps = end / start > 3000 ? [1] : end / start > 100 ? [1, 3] : end / start > 15 ? [1, 2, 5] : [1, 2, 3, 5, 7];
-    for (let power = 10 ** Math.floor(Math.log10(start)); power <= end; power *= 10) {
-      for (const step of steps) {
-        const tick = Math.round(step * power);
-        if (tick < start || tick > end || tick < 1) continue;
-        draw("path", {class: "axis", d: `M${x(tick)} ${frame.bottom}v5`});
-        draw("text", {class: "tick", x: x(tick), y: frame.bottom + 18, "text-anchor": "middle"}, short(tick));
-      }
-    }
-    draw("text", {class: "tick", x: (frame.left + frame.right) / 2, y: frame.bottom + 38, "text-anchor": "middle"},
-      "true frequency of a key (logarithmic)");
-    draw("text", {class: "tick", x: 4, y: 14}, "chance to appear");
-    for (const one of [...shown].reverse()) {
-      const points = one.found.points.filter((point) => point[0] >= start);
-      const first = one.found.points.filter((point) => point[0] < start).pop();
-      const path = [...(first ? [[start, first[1]]] : []), ...points, [end, points.length ? points[points.length - 1][1] : 0]];
-      draw("path", {class: one.kind, d: "M" + path.map((point) => `${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("L")});
+  let paints = 0;
+  const paint = async () => {
+    paints += 1;
+    const mine = paints;
+    const mechanisms = rows.filter((one) => one.box.checked).map((one) => one.name);
+    try {
+      const found = await post("/api/chart", {...settings(), mechanisms});
+      if (mine === paints) chart.innerHTML = found.drawing;
+    } catch (error) {
+      if (mine === paints) by("problem").textContent = sentence(error);
     }
   };
 
@@ -103,13 +72,11 @@
     try {
       const found = await post("/api/curve", {...asked, mechanism: one.name, visitor, turn: asked.turn}, signal);
       if (asked.turn !== turn || found.superseded) return;
-      one.found = found;
       [found.half, found.likely, found.surely].forEach((frequency, place) => {
         one.cells[place].textContent = frequency === null ? "–" : frequency.toLocaleString("en");
       });
     } catch (error) {
       if (error.name === "AbortError" || asked.turn !== turn) return;
-      one.found = null;
       one.cells.forEach((cell) => { cell.textContent = "–"; });
       by("problem").textContent = sentence(error);
     }
@@ -132,7 +99,7 @@
     const tell = () => {
       if (mine !== turn) return;
       const left = rows.filter((one) => one.row.classList.contains("waiting")).length;
-      by("progress").textContent = left ? `Computing ${left} more…` : "Exact, from the laws that would be drawn from.";
+      by("progress").textContent = left ? `Computing ${left} more…` : "Exact, from the output distribution of each mechanism.";
     };
     tell();
     await Promise.all(rows.filter((one) => !one.slow).map((one) => fetchCurve(one, asked, signal).then(tell)));
@@ -147,7 +114,6 @@
   }
   by("settings").addEventListener("submit", (event) => { event.preventDefault(); refresh(); });
   rows.forEach((one) => one.box.addEventListener("change", paint));
-  paint();
   refresh();
 
   // ---- the release ----

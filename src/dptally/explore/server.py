@@ -2,7 +2,7 @@
 
 Who may ask. It listens on 127.0.0.1. A page of another site can still make a browser send requests there, so every
 request must name this server as its host (a name that an attacker has pointed to 127.0.0.1 is refused), and carry the
-token, which is made anew at every start and compared in constant time: in the address for the page, in a header for
+token, which is new at every start and compared in constant time: in the address for the page, in a header for
 questions. A header cannot be sent from another site without this server's consent, which it never gives. There is no
 cookie, since cookies of 127.0.0.1 go to all its ports. Other users of the machine do not know the token.
 
@@ -113,13 +113,14 @@ class ExploreServer(ThreadingHTTPServer):
             found = self._desk.curve(name, settings, proceed)
         except _Superseded:
             return {"superseded": True}
-        return {
-            "points": [[frequency, chance] for frequency, chance in found.points],
-            "half": found.half,
-            "likely": found.likely,
-            "surely": found.surely,
-            "at_least": found.at_least,
-        }
+        return {"half": found.half, "likely": found.likely, "surely": found.surely, "at_least": found.at_least}
+
+    def chart(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The inside of the chart, for those of the mechanisms asked for whose curves are computed."""
+        names = asked.get("mechanisms")
+        if not isinstance(names, list):
+            raise InvalidParameter("mechanisms must be a list of names.")
+        return {"drawing": self._desk.drawing([str(name) for name in names], read_settings(asked))}
 
     def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A sum and rows of the release."""
@@ -167,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.may_enter(self.headers.get(_TOKEN_HEADER, "")):
             self.send_error(HTTPStatus.FORBIDDEN, "The token is missing or wrong.")
             return
-        answers = {"/api/curve": self.server.curve, "/api/ask": self.server.ask}
+        answers = {"/api/curve": self.server.curve, "/api/chart": self.server.chart, "/api/ask": self.server.ask}
         answer = answers.get(self.path)
         if answer is None:
             self.send_error(HTTPStatus.NOT_FOUND, "There is nothing here.")
