@@ -1,1 +1,1 @@
-"""Comparisons with the truth and with other methods. They may see private data, and nothing here keeps a guarantee."""
+"""Figures, comparisons and long runs behind the documentation; see README.md. Nothing here keeps a guarantee."""

@@ -1,7 +1,4 @@
-"""Recompute figures: ``python -m studies.figures PAPER [--output DIR]``.
-
-PAPER is a paper, or ``mechanism_pages`` for the pictures of the pages on mechanisms.
-"""
+"""Make figures again: ``python -m studies.figures NAME [--output DIR]``; see studies/README.md."""
 
 from __future__ import annotations
 
@@ -13,7 +10,15 @@ from fractions import Fraction
 from pathlib import Path
 
 from dptally.errors import DptallyError
-from studies.figures import charts, estimation, histograms, mechanism_pages, reporting, sample_and_threshold
+from studies.figures import (
+    charts,
+    estimation,
+    histograms,
+    mechanism_pages,
+    reporting,
+    sample_and_threshold,
+    screenshots,
+)  # fmt: skip
 from studies.figures.populations import REAL_DATA, Population, zipf
 from studies.figures.tables import Table
 
@@ -25,17 +30,18 @@ _ZIPF_KEYS = 10**6
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write one table per figure, and its picture; say what was left out."""
     parser = argparse.ArgumentParser(prog="python -m studies.figures", description=__doc__)
-    parser.add_argument("paper", choices=list(_PAPERS))
-    parser.add_argument("--output", type=Path, metavar="DIR", help="docs/figures/PAPER, unless given")
+    parser.add_argument("name", choices=list(_FIGURES), help="a paper, mechanism_pages, or screenshots")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="in docs, unless given")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), metavar="DIR", help="for real data")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     wanted = parser.parse_args(arguments)
     try:
         if not wanted.no_pictures:
             charts.check_extra()
-        output = wanted.output or Path("docs/figures") / wanted.paper
+        folder, make = _FIGURES[wanted.name]
+        output = wanted.output or Path(folder)
         output.mkdir(parents=True, exist_ok=True)
-        _PAPERS[wanted.paper](output, wanted.data, pictures=not wanted.no_pictures)
+        make(output, wanted.data, pictures=not wanted.no_pictures)
     except DptallyError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
@@ -45,6 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def zipf_populations(alphas: Sequence[str], size: int = _ZIPF_KEYS) -> dict[str, Population]:
     """Zipf populations by a label."""
     return {f"Zipf {float(Fraction(alpha)):g}": zipf(size, alpha) for alpha in alphas}
+
+
+def _say(places: Sequence[Path], started: float) -> None:
+    sys.stdout.write(f"{', '.join(place.name for place in places)} ({time.monotonic() - started:.1f} s)\n")
 
 
 def _weighted_sampling(output: Path, data: Path, *, pictures: bool) -> None:
@@ -75,8 +85,7 @@ def _weighted_sampling(output: Path, data: Path, *, pictures: bool) -> None:
         if pictures:
             places.append(output / f"{figure}.png")
             charts.save(charts.figure_chart(made, figure), places[-1])
-        names = ", ".join(place.name for place in places)
-        sys.stdout.write(f"{names} ({time.monotonic() - started:.1f} s)\n")
+        _say(places, started)
 
 
 def _sample_and_threshold(output: Path, data: Path, *, pictures: bool) -> None:
@@ -101,21 +110,28 @@ def _sample_and_threshold(output: Path, data: Path, *, pictures: bool) -> None:
         rows = [row for size in shown for row in made[figure].rows if row["buckets"] == size]
         places.append(output / f"{figure}.png")
         charts.save(charts.chart(Table(figure, rows), figure), places[-1])
-    names = ", ".join(place.name for place in places)
-    sys.stdout.write(f"{names} ({time.monotonic() - started:.1f} s)\n")
+    _say(places, started)
 
 
 def _mechanism_pages(output: Path, data: Path, *, pictures: bool) -> None:
     for name, panels in mechanism_pages.PICTURES.items() if pictures else ():
         started = time.monotonic()
-        mechanism_pages.draw(panels()).save(output / f"{name}.svg")
-        sys.stdout.write(f"{name}.svg ({time.monotonic() - started:.1f} s)\n")
+        place = output / f"{name}.svg"
+        mechanism_pages.draw(panels()).save(place)
+        _say([place], started)
 
 
-_PAPERS: dict[str, Callable[..., None]] = {
-    "mechanism_pages": _mechanism_pages,
-    "weighted_sampling": _weighted_sampling,
-    "sample_and_threshold": _sample_and_threshold,
+def _screenshots(output: Path, data: Path, *, pictures: bool) -> None:
+    started = time.monotonic()
+    if pictures:
+        _say(screenshots.take(output), started)
+
+
+_FIGURES: dict[str, tuple[str, Callable[..., None]]] = {
+    "weighted_sampling": ("docs/figures/weighted_sampling", _weighted_sampling),
+    "sample_and_threshold": ("docs/figures/sample_and_threshold", _sample_and_threshold),
+    "mechanism_pages": ("docs/figures/mechanism_pages", _mechanism_pages),
+    "screenshots": ("docs", _screenshots),
 }
 
 if __name__ == "__main__":

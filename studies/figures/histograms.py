@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dptally.randomness import SeededBits
-from studies.histogram_baselines import uniform_numbers
+from studies.baselines.histograms import uniform_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,9 +24,9 @@ import numpy as np
 from dptally.laws.sampling_schemes import UNIT_BITS, Ppswor
 from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
+from studies.baselines.stability import UncertifiedStability
 from studies.figures.populations import Population
 from studies.figures.tables import Row, Table
-from studies.stability_baseline import UncertifiedStability
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

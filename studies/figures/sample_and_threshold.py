@@ -20,15 +20,15 @@ import numpy as np
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_parameters import RATE_UNIT
 from dptally.randomness.thinning import thin_counts
-from studies.figures.histograms import PERSONS, seeded
-from studies.figures.tables import Row, Table
-from studies.histogram_baselines import (
+from studies.baselines.histograms import (
     BernoulliShuffle,
     HadamardResponse,
     amplified_epsilon,
     laplace_counts,
 )
-from studies.sample_and_threshold_printed import lemma_3_threshold
+from studies.baselines.sample_and_threshold import lemma_3_threshold
+from studies.figures.histograms import PERSONS, seeded
+from studies.figures.tables import Row, Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
-from studies.sample_and_threshold_printed import (
+from studies.baselines.sample_and_threshold import (
     lemma_3_constant,
     lemma_3_threshold,
     lemma_5_omission,

@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="printed-constant-of-lemma-3",
         breaks=("BC22 Lemma 3",),
-        file="studies/sample_and_threshold_printed.py",
+        file="studies/baselines/sample_and_threshold.py",
         old="return math.log(1 / alpha) - 1 / (1 + alpha)",
         new="return math.log(1 / alpha) - 1 / (2 + alpha)",
         tests=(f"{_LAW}::test_thresholds_printed_and_exact",),

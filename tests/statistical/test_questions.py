@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from studies.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
+from studies.baselines.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
 
 import dptally
 from dptally.estimates.accuracy import population_accuracy

@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from studies.figures import histograms, sample_and_threshold
-from studies.figures.__main__ import main
-from studies.figures.tables import Row, Table
-from studies.histogram_baselines import (
+from studies.baselines.histograms import (
     BernoulliShuffle,
     HadamardResponse,
     amplified_epsilon,
@@ -25,6 +22,9 @@ from studies.histogram_baselines import (
     shifted_binomial_delta,
     uniform_numbers,
 )
+from studies.figures import histograms, sample_and_threshold
+from studies.figures.__main__ import main
+from studies.figures.tables import Row, Table
 
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.randomness import SeededBits

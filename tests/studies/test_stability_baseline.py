@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate
-from studies.stability_baseline import UncertifiedStability, printed_threshold, tight_threshold
+from studies.baselines.stability import UncertifiedStability, printed_threshold, tight_threshold
 
 from dptally.errors import InvalidParameter
 from dptally.laws.sampling_schemes import Ppswor, Priority

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from studies.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
+from studies.baselines.inverse_probability import estimate_sum_from_sample, inverse_probability_accuracy
 
 import dptally
 from dptally.errors import InvalidParameter

@@ -67,7 +67,7 @@ class SampleAndThreshold(Law):
         No table. About two random bits per unit of a key with up to 2^22 units, below a millisecond for larger ones.
 
     References:
-        [BC22] sections 2 and 3, whose bounds `studies.sample_and_threshold_printed` has.
+        [BC22] sections 2 and 3.
 
     Args:
         epsilon: at least 1/1000; see `dptally.exact.as_fraction` for how numbers are read.

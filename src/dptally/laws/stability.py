@@ -52,8 +52,7 @@ class Stability(ThresholdedNoise):
         A table of 2R numbers, R = 0.7 (64 + log2(1 / delta)) / epsilon.
 
     References:
-        [CGSS21] section 8.1, Algorithm 6, which has real-valued noise and a threshold that leaves half of delta unused;
-        `studies.stability_baseline` has that one.
+        [CGSS21] section 8.1, Algorithm 6, which has real-valued noise and a threshold that leaves half of delta unused.
 
     Args:
         epsilon: positive; see `dptally.exact.as_fraction` for how numbers are read.

@@ -127,7 +127,7 @@ def curves_chart(
         "Chance that a key appears",
         series,
         Axis("true count of a key (logarithmic)", start, end, log=True, ticks=8),
-        Axis("chance to appear", 0, 1, percent=True, ticks=4),
+        Axis("chance to appear", 0, 1, percent=True, ticks=5),
         caption=f"Exact for each mechanism. A key appears half the time from this count on: {halves}.",
         legend=legend,
     )

@@ -20,7 +20,10 @@ __all__ = ["Canvas", "Chart", "check_format", "grid", "shorten"]
 _FORMATS = (".png", ".svg", ".html")
 _LETTER = 6.6  # width of a letter, on average, at 12 pixels
 _MARGIN, _HEAD, _LINE, _GAP = 16, 20, 15, 28  # around a picture, its title, a line of its caption, between panels
-_ALONE = "body{margin:0 auto;padding:1rem;background:var(--paper)}svg.chart{display:block;width:100%;height:auto}"
+_ALONE = (
+    "body{margin:1rem;background:var(--paper);color:var(--ink);font-family:system-ui,sans-serif}main{margin:0 auto}"
+    "h1{font-size:1.4rem;margin:0}p{color:var(--faint);margin:.4rem 0 1.2rem}svg{display:block;width:100%;height:auto}"
+)
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,16 @@ class Chart:
         Raises:
             MissingDependency: for PNG without the extra ``plots``.
         """
+        if kind == ".html":
+            style = page_style(_ALONE, f"main{{max-width:{3 * self.width // 2}px}}")
+            body = tag("main", tag("h1", self.title), tag("p", self.caption), self.inline())
+            return document(self.title, body, style=style, policy=policy_of(style)).encode()
         words, top = _heading(self, "head")
         width, height = self.width + 2 * _MARGIN, self.height + top + 2 * _MARGIN
         parts = join(
             tag("rect", width=width, height=height, class_="paper"), _moved(words, _MARGIN, _MARGIN),
             _moved(self.drawing, _MARGIN, _MARGIN + top),
         )  # fmt: skip
-        if kind == ".html":
-            style = page_style(_ALONE, f"body{{max-width:{width * 3 // 2}px}}")
-            body = _svg(parts, (width, height), role="img", aria_label=self._words)
-            return document(self.title, body, style=style, policy=policy_of(style)).encode()
         style = tag("style", Markup(chart_style(LIGHT)))
         size: dict[str, str | int] = {"width": width, "height": height, "xmlns": "http://www.w3.org/2000/svg"}
         drawn = _svg(join(style, parts), (width, height), **size)
