@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from dptally.laws.base import Reporting
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import choose_law
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.prefix_plans import plan_trie
-from dptally.laws.reporting_curves import Reporting
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
