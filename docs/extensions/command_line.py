@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from dptally.cli.parser import build_parser
+from dptally.cli.commands import build_parser
 
 __all__ = ["markdown"]
 

@@ -13,9 +13,15 @@
 
 No message ever holds a key, a count or a unit: column names, file names and row numbers at most. Exceptions of the
 engines below may quote data, so they are never chained to ours (``raise ... from None``).
+
+A message marks parameters by backticks, with a value or without: "`overwrite=True` replaces it". They are shown as
+they are in Python (`str`), or as options (the command line).
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 __all__ = [
     "BudgetExceeded",
@@ -29,12 +35,46 @@ __all__ = [
 ]
 
 
+_MARKED = re.compile("`([a-z_]+)(=[^`]*)?`")
+_AFTER_A_PARAMETER = ("must", "needs", "is", "cannot", "may", "names")
+
+
 class DptallyError(Exception):
-    """Base of every error raised on purpose by dptally."""
+    """Base of every error raised on purpose by dptally.
+
+    Args:
+        message: one sentence, in which parameters may be marked, as in "use `overwrite=True` to replace it".
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_MARKED.sub(r"\1\2", message))
+        self._marked = message
+
+    def worded(self, write: Callable[[str, str], str]) -> str:
+        """The message with every marked parameter as `write` writes it, given its name and value (``""`` if none)."""
+        return _MARKED.sub(lambda found: write(found[1], (found[2] or "")[1:]), self._marked)
 
 
 class InvalidParameter(DptallyError, ValueError):  # noqa: N818 - named for what it is, as in the design
-    """A parameter is outside what can be guaranteed or computed."""
+    """A parameter is outside what can be guaranteed or computed.
+
+    A sentence that begins like "epsilon must ..." is about the parameter epsilon, which need not be marked.
+
+    Args:
+        message: one sentence.
+        parameter: the parameter it is about, if the sentence does not begin with it.
+
+    Attributes:
+        parameter: the parameter it is about, or None.
+    """
+
+    def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
+        first, _, rest = message.partition(" ")
+        if first.isidentifier() and rest.startswith(_AFTER_A_PARAMETER):
+            message = f"`{first}` {rest}"
+        marked = _MARKED.match(message)
+        self.parameter = marked[1] if parameter is None and marked else parameter
+        super().__init__(message)
 
 
 class BudgetExceeded(InvalidParameter):

@@ -63,7 +63,7 @@ def complete_or_absent(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
                 begun.give_name(path)
     except OSError as error:
         if error.errno == errno.EEXIST:
-            raise InvalidParameter(f"{path} exists; say overwrite to replace it.") from None
+            raise InvalidParameter(f"{path} already exists; use `overwrite=True` to replace it.") from None
         raise DptallyError(f"{path} could not be written: {_reason(error)}.") from None
 
 
@@ -91,7 +91,7 @@ def _refuse_unfit(path: Path, *, overwrite: bool) -> None:
     if found is not None and not path.is_file():
         raise InvalidParameter(f"{path} is not a regular file.")
     if found is not None and not overwrite:
-        raise InvalidParameter(f"{path} exists; say overwrite to replace it.")
+        raise InvalidParameter(f"{path} already exists; use `overwrite=True` to replace it.")
     if not path.parent.is_dir():
         raise InvalidParameter(f"{path.parent} is not a directory.")
     if found is not None and not _may_replace(found, path.parent.stat()):

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from dptally.cli.parser import build_parser
+from dptally.cli.commands import build_parser
 
 __all__ = ["main"]
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptally.cli import main
-from dptally.cli.parser import build_parser
+from dptally.cli.commands import build_parser
 from tests.abuse.limits import examples, time_limit
 from tests.abuse.specimens import files
 

@@ -55,7 +55,7 @@ def test_plan_for_keys_only_has_no_error_of_estimates(run: Run) -> None:
 def test_plan_refuses_bad_parameters(run: Run) -> None:
     """A plan for a negative epsilon is refused like a publication."""
     done = run("plan", "--epsilon", "-1", "--delta", "1e-6")
-    assert (done.status, done.err) == (2, "dptally: epsilon must be a positive number, got -1.\n")
+    assert (done.status, done.err) == (2, "dptally: --epsilon must be a positive number, got -1.\n")
 
 
 def test_plan_compares_mechanisms_and_recommends_one(run: Run) -> None:

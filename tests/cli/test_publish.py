@@ -123,7 +123,7 @@ def test_types_of_columns_are_stated(tmp_path: Path, run: Run) -> None:
         (("age",), "--type must be COLUMN=TYPE, such as age=int64, got 'age'."),
         (("age=int64", "age=text"), "--type names column 'age' twice."),
         (("age=number",), "the type of column 'age' must be one of text, int64,"),
-        (("size=int64",), "types names 'size', which is neither a key nor the unit."),
+        (("size=int64",), "--type names 'size', which is neither a key nor the unit."),
     ):
         done = run(*asked, *(word for one in given for word in ("--type", one)))
         assert done.status == 2 and message in done.err and not done.out
@@ -154,12 +154,12 @@ def test_a_seeded_release_repeats_and_says_that_it_is_not_private(events: Path, 
 
 
 def test_an_empty_release_says_why(tmp_path: Path, run: Run) -> None:
-    """An empty release names the frequencies at which keys are reported and what would help."""
+    """An empty release names the counts at which keys are reported and what would help."""
     few = tmp_path / "few.csv"
     few.write_text("key\na\nb\n")
     done = run("publish", few, "--key", "key", *PRIVACY, "-o", tmp_path / "r.parquet")
     assert done.out.startswith("0 keys released")
-    assert "reported half the time at frequency 14" in done.out
+    assert "reported half the time at count 14" in done.out
     assert "larger epsilon" in done.out
 
 
@@ -186,7 +186,7 @@ REFUSED = {
     "must be at least 1, got 0.": (*PRIVACY, "--unit", "user", "--max-keys-per-unit", "0"),
     "every row is its own unit with one key.": (*PRIVACY, "--max-keys-per-unit", "2"),
     "argument --max-keys-per-unit: must be a whole number, got 'two'": (*PRIVACY, "--max-keys-per-unit", "two"),
-    "mechanism must be one of 'weighted_sample', 'stability', 'gaussian', 'sample_and_threshold'": (
+    "argument --mechanism: invalid choice: 'laplace' (choose from": (
         *PRIVACY,
         "--mechanism",
         "laplace",

@@ -119,5 +119,5 @@ def test_an_empty_release_of_a_sketch_tells_its_shortfall(tmp_path: Path, run: R
     assert "More counters (--capacity)" in known.err
     assert "falls short of frequencies by at most 4," in known.err
     unknown = run("sketch", "publish", made, *PRIVACY, "--shortfall", "unknown")
-    assert "above a shortfall of the sketch that is not told. More counters" in unknown.err
+    assert "above a shortfall of the sketch that is not known. More counters" in unknown.err
     assert unknown.err.count("confidence for all keys at once") == 1

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import dptally
-from dptally.cli.parser import build_parser
+from dptally.cli.commands import build_parser
 
 ROOT = Path(__file__).parents[2]
 MECHANISMS = ROOT / "docs" / "mechanisms"

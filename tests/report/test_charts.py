@@ -89,7 +89,7 @@ def test_chart_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
     """One file that exists stops all of them; formats and directories are checked."""
     made = report.make_report(make("empty"))
     (tmp_path / "chance.svg").write_text("mine")
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         report.write_charts(made, tmp_path, formats=("svg",))
     assert (tmp_path / "chance.svg").read_text() == "mine"
     report.write_charts(made, tmp_path, formats=("svg",), overwrite=True)

@@ -213,7 +213,7 @@ def test_pages_are_complete_or_absent(tmp_path: Path) -> None:
     """An existing page is replaced only when asked; another ending is refused; nothing else is left behind."""
     release, place = make("empty"), tmp_path / "r.html"
     release.report(place)
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         release.report(place)
     release.report(place, overwrite=True)
     with pytest.raises(InvalidParameter, match=r"must end in \.html"):

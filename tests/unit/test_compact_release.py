@@ -232,7 +232,7 @@ def test_a_file_holds_everything(release: CompactRelease, saved: Path) -> None:
 def test_an_existing_file_stays(release: CompactRelease, saved: Path) -> None:
     """Nothing is overwritten without being asked to."""
     before = saved.read_bytes()
-    with pytest.raises(InvalidParameter, match="exists; say overwrite to replace it"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite=True to replace it"):
         release.save(saved)
     assert saved.read_bytes() == before
     release.save(saved, overwrite=True)

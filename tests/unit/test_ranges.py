@@ -99,7 +99,7 @@ def test_a_file_gives_the_same_answers(release: RangeRelease, tmp_path: Path) ->
         release.cdf(70),
     )
     assert pl.read_parquet(place).columns == ["level", "node", "start", "end", "value", "estimate"]
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         release.save(place)
     again = dptally.load(place)
     assert isinstance(again, RangeRelease) and again.describe() == release.describe()

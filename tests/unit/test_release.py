@@ -217,7 +217,7 @@ def test_existing_files_are_kept(tmp_path: Path) -> None:
     """An existing file is replaced only when asked, and targets that cannot be written are named."""
     path = tmp_path / "r.parquet"
     path.write_text("precious")
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         release_of().save(path)
     assert path.read_text() == "precious"
     release_of().save(path, overwrite=True)

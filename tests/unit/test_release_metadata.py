@@ -122,7 +122,7 @@ def test_tables_come_back_with_their_metadata(tmp_path: Path) -> None:
     write_table(rows, facts, place, name="kind", overwrite=False)
     table, found = read_table(place, name="kind", what="of this kind", version=1)
     assert table.column("a").to_pylist() == [1, 2] and found == facts
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         write_table(rows, facts, place, name="kind", overwrite=False)
     with pytest.raises(UnreadableRelease, match="is a Parquet file but not of that kind"):
         read_table(place, name="other", what="of that kind", version=1)

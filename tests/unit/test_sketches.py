@@ -516,7 +516,7 @@ def test_a_saved_sketch_goes_on_as_if_nothing_had_happened(kind: Any, rows: int,
     for one in (sketch, again):
         one.update(stream[rows:])
     assert again.to_bytes() == sketch.to_bytes()
-    with pytest.raises(InvalidParameter, match="exists; say overwrite"):
+    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
         sketch.save(file)
     sketch.save(file, overwrite=True)
     assert MisraGriesSketch.load(file).total == sketch.total

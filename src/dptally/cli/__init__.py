@@ -24,10 +24,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from dptally.cli.commands import build_parser
 from dptally.cli.explain import explain
 from dptally.cli.outputs import check_files, open_closed_streams, refuse_nowhere
-from dptally.cli.parser import build_parser
-from dptally.cli.shell_words import in_shell_words
+from dptally.cli.parser import Parser
 from dptally.cli.signals import complete, end_in_order, signal_behind
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable, without_credentials
@@ -52,10 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a key the terminal cannot show is no reason to fail
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = None
     with end_in_order(to_the_end=argv is None) as heard:
         try:
-            arguments = build_parser().parse_args(argv)
-            if getattr(arguments, "explain", False):
+            arguments = build_parser(words[0] if words else None).parse_args(words)
+            if arguments.explain:
                 explain(arguments)
             else:
                 if nowhere_to_print:
@@ -66,23 +68,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (SystemExit, BrokenPipeError):  # --help and --version; Rich exits when its reader is gone
             _flush_or_drop()
         except BaseException as error:  # also the panics of the engines, which are no Exceptions
-            return _report(error, signal_behind(error) or heard())  # an engine may drop the interruption
+            number = signal_behind(error) or heard()  # an engine may drop the interruption
+            return _report(error, number, None if arguments is None else arguments.parser)
     return 0
 
 
-def _report(error: BaseException, number: int | None) -> int:
+def _report(error: BaseException, number: int | None, parser: Parser | None) -> int:
     """Say in one sentence what went wrong, and return the exit status.
 
     Args:
         error: what was raised.
         number: of the signal that the process was asked to end by, if it was.
+        parser: of the command, if there is one.
     """
     status = _FAILED
     if number is not None:
         status, sentence = 128 + number, "interrupted."
     elif isinstance(error, DptallyError):
         status = _BAD_REQUEST if isinstance(error, InvalidParameter) else _FAILED
-        sentence = in_shell_words(str(error))
+        sentence = str(error) if parser is None else error.worded(parser.written)
     elif isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename is not None else ""
         sentence = f"{place}{error.strerror}."

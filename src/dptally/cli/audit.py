@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.explain import Explanation, explains
-from dptally.cli.parser import add_command, whole_number
+from dptally.cli.explain import Explanation
+from dptally.cli.options import MECHANISMS
+from dptally.cli.parser import add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter, PrivacyViolation
 
 if TYPE_CHECKING:
@@ -31,19 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 _SEED = 8
-_MECHANISMS = (
-    "all",
-    "weighted_sample",
-    "stability",
-    "gaussian",
-    "sample_and_threshold",
-    "misra_gries",
-    "dense",
-    "sparse",
-    "compact",
-    "ranges",
-    "heavy_hitters",
-)
+_AUDITED = ("all", *MECHANISMS, "ranges", "heavy_hitters")
 
 
 def add_commands(commands: Commands) -> None:
@@ -52,6 +41,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "audit",
         _audit,
+        _explain,
         summary="look for a broken guarantee",
         details=(
             "Audit mechanisms of this installation with made-up data; nothing of yours is read.\n"
@@ -63,50 +53,24 @@ def add_commands(commands: Commands) -> None:
         example="dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000",
         also="dptally audit all --exact --settings 10000 --processes 2",
     )
-    parser.add_argument(
-        "mechanism",
-        metavar="MECHANISM",
-        nargs="?",
-        default="all",
-        help=f"what to audit: {', '.join(_MECHANISMS)} (default: all)",
+    audited = f"what to audit: {', '.join(_AUDITED)}"
+    add_value(parser, "mechanism", "MECHANISM", audited, nargs="?", default="all", choices=_AUDITED)
+    add_value(parser, "--epsilon", "E", "to ask for in the black-box audit", default="1")
+    rare = "to ask for; large, since what is rarer than one over the runs cannot be seen"
+    add_value(parser, "--delta", "D", rare, default="0.01")
+    add_number(parser, "--runs", "N", "samples of each data set (default: what suits the mechanism)")
+    add_flag(parser, "--exact", "the exact audit instead of the black-box one")
+    add_number(parser, "--settings", "N", "of the exact audit", default=1000)
+    add_number(parser, "--processes", "N", "that do the exact audit", default=1)
+    add_flag(parser, "--side-channels", "look at order, files, errors and time instead")
+    add_flag(parser, "--self-test", "also audit releases made for more than is claimed, which must be found (minutes)")
+    add_number(
+        parser, "--seed", "N", f"repeat an audit (default: fresh secret bits for releases, {_SEED} for settings)"
     )
-    parser.add_argument("--epsilon", metavar="E", default="1", help="to ask for in the black-box audit (default: 1)")
-    parser.add_argument(
-        "--delta",
-        metavar="D",
-        default="0.01",
-        help="to ask for; large, since what is rarer than one over the runs cannot be seen (default: 0.01)",
-    )
-    parser.add_argument(
-        "--runs", metavar="N", type=whole_number, help="samples of each data set (default: what suits the mechanism)"
-    )
-    parser.add_argument("--exact", action="store_true", help="the exact audit instead of the black-box one")
-    parser.add_argument(
-        "--settings", metavar="N", type=whole_number, default=1000, help="of the exact audit (default: 1000)"
-    )
-    parser.add_argument(
-        "--processes", metavar="N", type=whole_number, default=1, help="that do the exact audit (default: 1)"
-    )
-    parser.add_argument("--side-channels", action="store_true", help="look at order, files, errors and time instead")
-    parser.add_argument(
-        "--self-test",
-        action="store_true",
-        help="also audit releases made for more than is claimed, which must be found (minutes)",
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=whole_number,
-        help=f"repeat an audit (default: fresh secret bits for releases, {_SEED} for settings)",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    add_flag(parser, "-q --quiet", "show no progress")
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.mechanism not in _MECHANISMS:
-        raise InvalidParameter(
-            f"mechanism must be one of {', '.join(_MECHANISMS)}, got {str(arguments.mechanism)[:40]!r}."
-        )
     for name, smallest in (("runs", 100), ("settings", 1), ("processes", 1)):
         number = getattr(arguments, name)
         if number is not None and number < smallest:
@@ -262,7 +226,6 @@ class _bar:  # noqa: N801 - used like a function
             self._bars.stop()
 
 
-@explains("audit")
 def _explain(arguments: argparse.Namespace) -> Explanation:
     _check(arguments)
     if arguments.side_channels:
@@ -280,8 +243,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         )
         resources = "Seconds to a minute for each mechanism; several minutes with --self-test."
     return Explanation(
-        does=does,
-        reads=(),
+        does,
         writes=("made-up data and releases in a temporary directory, which is removed",),
         guarantee="None is needed: all data is made up.",
         cost="No privacy is spent.",

@@ -13,7 +13,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_confidence, whole_number
+from dptally.cli.explain import Explanation, explain_reading, outputs
+from dptally.cli.options import add_confidence
+from dptally.cli.parser import add_command, whole_number
 from dptally.cli.signals import to_completion
 from dptally.errors import InvalidParameter
 
@@ -37,9 +39,10 @@ def add_commands(commands: Commands) -> None:
         commands,
         "combine",
         _combine,
+        _explain,
         summary="add up releases of several streams",
         details=(
-            "Add up what several owners have published, each a stream of their own, when nobody may see more of a\n"
+            "Add up what several owners have published, each a stream of their own, when no one may see more of a\n"
             "stream than its release. Each release is verified first. The keys with the largest sums are printed:\n"
             "a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of\n"
             "a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.\n"
@@ -155,3 +158,17 @@ def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
             bytes_in_hexadecimal(table).write_csv(file)
         else:
             file.write(json.dumps(json_rows(table), indent=2).encode() + b"\n")
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    guarantees = {
+        "disjoint": "The weakest of the releases', provided that every unit is in one stream only, as you state.",
+        "shared": "Epsilons and deltas of the releases added up, since a unit may be in all streams.",
+    }
+    return explain_reading(
+        arguments,
+        f"Add up {len(arguments.release):,} releases, and print the {arguments.n:,} keys with the largest sums, with "
+        "confidence intervals, and how much of a key may be hidden.",
+        writes=() if arguments.output is None else outputs(arguments, "the sums of all keys, which anyone may see"),
+        guarantee=guarantees[arguments.units],
+    )

@@ -10,7 +10,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command
+from dptally.cli.delivery import summarize
+from dptally.cli.example_data import REQUEST, write_words
+from dptally.cli.explain import Explanation
+from dptally.cli.parser import add_command, add_flag, add_value
 from dptally.errors import MissingDependency
 
 if TYPE_CHECKING:
@@ -28,26 +31,24 @@ def add_commands(commands: Commands) -> None:
         commands,
         "example",
         _example,
+        _explain,
         summary="publish a small real data set, end to end",
         details=(
-            "Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the unit of\n"
-            "privacy, show the result and write a report page. The files stay for you to try the other commands on."
+            "Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the privacy\n"
+            "unit, show the result and write a report page. The files stay for you to try the other commands on."
         ),
         example="dptally example",
         also="dptally example --directory /tmp/hamlet --no-picture",
     )
-    parser.add_argument(
-        "--directory", metavar="DIR", help="where the files go (default: dptally-example, whose files are replaced)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace files in the directory given")
-    parser.add_argument("--no-picture", action="store_true", help="draw no picture")
+    where = "where the files go (default: dptally-example, whose files are replaced)"
+    add_value(parser, "--directory", "DIR", where)
+    add_flag(parser, "--overwrite", "replace files in the directory given")
+    add_flag(parser, "--no-picture", "draw no picture")
 
 
 def _example(arguments: argparse.Namespace) -> None:
     from dptally import report
-    from dptally.cli import example_data
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
-    from dptally.cli.publish import summarize
     from dptally.files import check_target
     from dptally.publishing import publish
 
@@ -58,8 +59,8 @@ def _example(arguments: argparse.Namespace) -> None:
     pictures = [] if arguments.no_picture else [directory / "release.svg", directory / "release.png"]
     for target in (data, output, page, *pictures):
         check_target(target, overwrite=overwrite)
-    rows = example_data.write_words(data)
-    release = publish(str(data), **example_data.REQUEST)
+    rows = write_words(data)
+    release = publish(str(data), **REQUEST)
     release.save(output, overwrite=overwrite)
     report.write(release, page, title="Words of Shakespeare's Hamlet", file=output, overwrite=overwrite)
     drawn, missing = _draw(release, pictures)
@@ -102,8 +103,22 @@ def _draw(release: Release, pictures: list[Path]) -> tuple[list[Path], str | Non
 
 
 def _command(data: Path, output: Path) -> list[str]:
-    """The command that does by hand what the example does."""
-    from dptally.cli.example_data import REQUEST
-
+    """The command that does the same by hand."""
     options = [part for name, given in REQUEST.items() for part in (f"--{name.replace('_', '-')}", str(given))]
     return ["dptally", "publish", str(data), *options, "-o", str(output)]
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    directory = arguments.directory or "dptally-example"
+    written = ["hamlet.csv: the data", "release.parquet: the release", "report.html: the page"]
+    if not arguments.no_picture:
+        written.append("release.png and .svg: pictures")
+    return Explanation(
+        "Publish the words of Shakespeare's Hamlet, with the line as the privacy unit, show the result and write a "
+        "page about it.",
+        reads=("a text that comes with the package",),
+        writes=tuple(f"{directory}/{each}" for each in written),
+        guarantee=f"(epsilon = {REQUEST['epsilon']}, delta = {REQUEST['delta']})-differential privacy for each line.",
+        cost="None: Hamlet has been public for some time.",
+        resources="A few seconds.",
+    )

@@ -1,32 +1,40 @@
 """``--explain`` on every command: what would be done, with which guarantee and at what cost, without doing it.
 
-Nothing is read but the command line, and nothing is written. A command joins by a function that turns its arguments
-into an `Explanation`, registered under the command's path::
-
-    @explains("ledger show")
-    def _explain_show(arguments: argparse.Namespace) -> Explanation:
-        return Explanation("Show what was spent.", reads=(arguments.ledger,), cost="Nothing: ...")
-
-It may stand in the command's own module, in `dptally.cli.explanations` or in `dptally.cli.ledger_explanations`. A test
-fails for a command without one.
+Nothing is read but the command line, and nothing is written. A command says it by a function of its arguments that
+returns an `Explanation`, given to `dptally.cli.parser.add_command`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dptally.cli.command_tree import leaf_commands
+from dptally.cli.options import ledger_part
 
 if TYPE_CHECKING:
     import argparse
 
-    from dptally.cli.parser import Parser
+    from dptally.planning.mechanisms import Setting
 
-__all__ = ["Explanation", "add_explain", "explain", "explained_commands", "explains"]
+__all__ = [
+    "COUNTING",
+    "Explanation",
+    "expected",
+    "explain",
+    "explain_reading",
+    "explain_release",
+    "inputs",
+    "numbers_of",
+    "outputs",
+    "with_ledger",
+]
 
-_HELP = "say in words what would be done, with which guarantee and at what cost, and do nothing"
+COUNTING = (
+    "Time grows with the rows, about a second for ten million where rows are units and several where a column is the "
+    "unit; memory grows with the distinct keys, and the counting engine goes to disk beyond its limit."
+)
+"""What it takes to count rows."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Explanation:
         does: what would be done, in sentences.
         reads: what would be read: files, standard input; with what they are.
         writes: what would be written.
-        guarantee: what would be promised to whom; empty where nothing private is touched.
+        guarantee: what would be guaranteed to whom; empty where nothing private is touched.
         cost: of privacy: what is spent.
         resources: time and memory, roughly.
         expect: what the result would be like; may be empty.
@@ -52,54 +60,19 @@ class Explanation:
     expect: str = ""
 
 
-_Explainer = Callable[["argparse.Namespace"], Explanation]
-_EXPLAINERS: dict[str, _Explainer] = {}
-
-
-def explains(*commands: str) -> Callable[[_Explainer], _Explainer]:
-    """Register the explanation of commands, such as ``"sketch build"``."""
-
-    def register(explainer: _Explainer) -> _Explainer:
-        for command in commands:
-            _EXPLAINERS[command] = explainer
-        return explainer
-
-    return register
-
-
-def add_explain(parser: Parser) -> None:
-    """Give every command its ``--explain``."""
-    for path, command in leaf_commands(parser):
-        command.add_argument("--explain", action="store_true", help=_HELP)
-        command.set_defaults(command_path=" ".join(path))
-
-
-def explained_commands() -> set[str]:
-    """The commands that have an explanation."""
-    import dptally.cli.explanations
-    import dptally.cli.ledger_explanations  # noqa: F401 - they register those of the commands that come with the package
-
-    return set(_EXPLAINERS)
-
-
 def explain(arguments: argparse.Namespace) -> None:
     """Print the explanation of a command.
 
     JSON: `command`, `does`, `reads`, `writes` (lists), `guarantee`, `cost`, `resources`, `expect` (sentences), and
     `done`, which is false.
     """
-    from dataclasses import asdict
-
     from dptally.cli.printing import print_json, say
-    from dptally.errors import InvalidParameter
     from dptally.labels import without_credentials
 
-    command = arguments.command_path
-    if command not in explained_commands():
-        raise InvalidParameter(f"dptally {command} has no explanation.")
-    found = _EXPLAINERS[command](arguments)
+    command = arguments.parser.prog.partition(" ")[2]
+    found: Explanation = arguments.explanation(arguments)
     found = replace(found, reads=tuple(map(without_credentials, found.reads)))
-    if getattr(arguments, "json", False):
+    if arguments.json:
         print_json({"command": command, **asdict(found), "done": False})
         return
     say(f"dptally {command} would do this; nothing has been done.", style="bold")
@@ -114,3 +87,135 @@ def explain(arguments: argparse.Namespace) -> None:
     ):
         if text:
             say(f"{label}: {text}" if label else text)
+
+
+def inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The private inputs, in words."""
+    names = arguments.input if isinstance(arguments.input, list) else [arguments.input]
+    table, query = getattr(arguments, "table", None), getattr(arguments, "query", None)
+    part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
+    return tuple(f"{'standard input' if name == '-' else name}{part} (private)" for name in names)
+
+
+def outputs(arguments: argparse.Namespace, what: str) -> tuple[str, ...]:
+    """The output, in words."""
+    if getattr(arguments, "output", None) is None:
+        return (f"{what}, to standard output",)
+    overwrite = ", replacing what is there" if getattr(arguments, "overwrite", False) else ", if it does not exist yet"
+    return (f"{arguments.output}: {what}{overwrite}",)
+
+
+def explain_reading(arguments: argparse.Namespace, does: str, **more: str | tuple[str, ...]) -> Explanation:
+    """The explanation of a command that reads releases, which are public."""
+    names = arguments.release if isinstance(arguments.release, list) else [arguments.release]
+    reads = tuple(f"{name} (public)" for name in names)
+    kept = Explanation(does, reads=reads, guarantee="That of the release: post-processing preserves it.")
+    return replace(kept, **more)  # type: ignore[arg-type]
+
+
+def explain_release(
+    arguments: argparse.Namespace,
+    does: str,
+    *,
+    pure: bool = False,
+    unit: str | None = None,
+    keys: int = 1,
+    reads: tuple[str, ...] | None = None,
+    writes: tuple[str, ...] | None = None,
+    guarantee: str = "",
+    cost: str = "",
+    resources: str = Explanation.resources,
+    expect: str = "",
+) -> Explanation:
+    """The explanation of a command that makes a release, and of the ledger that pays for it.
+
+    Args:
+        arguments: with `epsilon` and `delta`, which are checked as the command itself would, and options of a ledger.
+        does: what is done.
+        pure: whether the mechanism guarantees delta = 0.
+        unit: what identifies a privacy unit; None where every row is one.
+        keys: how many keys of a unit are counted.
+        reads: what is read, if it is not `inputs`.
+        writes: what is written, if it is not a release.
+        guarantee: what else is to be said about it.
+        cost: what else is to be said about it.
+        resources: time and memory.
+        expect: what the result would be like.
+    """
+    epsilon, delta = numbers_of(arguments, pure=pure)
+    size = f"epsilon = {float(epsilon):g}, delta = {float(delta):g}"
+    if getattr(arguments, "not_private_seed", None) is not None:
+        guaranteed = "NONE: seeded randomness is repeatable and not private."
+        spent = "A seeded release must not be shown to anyone."
+    else:
+        guaranteed = (
+            f"({size})-differential privacy for adding or removing "
+            f"{'one row (or one of a count)' if unit is None else f'all rows of one {unit!r}'}, verified in exact "
+            "arithmetic on the probability table in use, before any data is read."
+        )
+        if unit is not None:
+            counted = f"{keys:,} {'key' if keys == 1 else 'keys'}"
+            guaranteed += f" At most {counted} of each are counted, chosen uniformly at random."
+        each = "row" if unit is None else unit
+        spent = f"{size}, once, for each {each}. Repeating it on the same data costs as much again."
+    explanation = Explanation(
+        does,
+        reads=inputs(arguments) if reads is None else reads,
+        writes=outputs(arguments, "the release, which anyone may see") if writes is None else writes,
+        guarantee=f"{guaranteed} {guarantee}".rstrip(),
+        cost=f"{spent} {cost}".rstrip(),
+        resources=resources,
+        expect=expect,
+    )
+    return with_ledger(explanation, arguments, size)
+
+
+def numbers_of(arguments: argparse.Namespace, *, pure: bool) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta, checked as the command itself would."""
+    from dptally.errors import InvalidParameter
+    from dptally.exact import as_delta, as_epsilon, as_fraction
+
+    epsilon = as_epsilon(arguments.epsilon)
+    if pure:
+        if arguments.delta is not None and as_fraction("delta", arguments.delta) != 0:
+            raise InvalidParameter(f"this mechanism keeps delta = 0; leave --delta out, got {arguments.delta}.")
+        return epsilon, Fraction(0)
+    if arguments.delta is None:
+        raise InvalidParameter("--delta is missing: this mechanism needs one, such as 1e-6.")
+    return epsilon, as_delta(arguments.delta)
+
+
+def with_ledger(explanation: Explanation, arguments: argparse.Namespace, size: str) -> Explanation:
+    """The explanation of a command, and of the ledger that pays for it, if there is one.
+
+    Raises:
+        InvalidParameter: for options of a ledger that the command would refuse.
+    """
+    part = ledger_part(arguments)
+    if arguments.ledger is None:
+        return explanation
+    whose = "" if part is None else f" Only units of the part {part[1]!r} of {part[0]!r} pay, who are in no other part."
+    ledger = (
+        f"The ledger {arguments.ledger} is spent first: {size} is reserved in it before any data is read, and refused "
+        "if the budget does not cover it. It is given back only if the command fails before the first row is read; "
+        f"after that it stays spent, unless you void a failure by hand (dptally ledger void).{whose}"
+    )
+    return replace(
+        explanation,
+        cost=f"{explanation.cost} {ledger}",
+        writes=(*explanation.writes, f"{arguments.ledger}: the entry that pays, before sampling begins"),
+    )
+
+
+def expected(setting: Setting, name: str) -> str:
+    """From which counts on keys are released, in words."""
+    from dptally.planning.mechanisms import make_mechanism
+
+    planned = make_mechanism(name, setting)
+    half, likely = (planned.first_frequency(level) for level in (Fraction(1, 2), Fraction(95, 100)))
+    if half == 0:
+        return "Every key of the universe has a value, with noise."
+    if half is None:
+        return "Sampling takes no key often enough to be reported half the time."
+    later = "" if likely is None else f", and 95 % of the time at {likely:,}"
+    return f"A key is reported half the time at count {half:,}{later}. See dptally plan for more."

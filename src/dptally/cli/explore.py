@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dptally.cli.explain import Explanation
 from dptally.cli.parser import add_command, whole_number
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "explore",
         _explore,
+        _explain,
         summary="a local page to try parameters and ask a release",
         details=(
             "Serve a page to this machine only: move epsilon, delta, sampling and keys per unit and see at once which\n"
@@ -97,3 +99,18 @@ def _browser(url: str) -> Iterator[None]:
         with contextlib.suppress(webbrowser.Error):
             webbrowser.open(place.as_uri())
         yield
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    port = "a free port" if arguments.port == 0 else f"port {arguments.port}"
+    browser = "" if arguments.no_browser else " It is opened in a browser where there is a screen."
+    about = "" if arguments.release is None else ", and to filter and add up the release"
+    return Explanation(
+        f"Serve a page on {port} of 127.0.0.1, to this machine only, until it is stopped: to try epsilon, delta, "
+        f"sampling and keys per unit with all mechanisms{about}. Its address holds a secret token, new every time."
+        f"{browser}",
+        reads=() if arguments.release is None else (f"{arguments.release} (public)",),
+        guarantee="That of the release, if one is given; the curves are computed from parameters alone.",
+        cost="No privacy is spent: no data is read but what is public already.",
+        resources="A process while it runs; a curve takes milliseconds, the slowest some seconds.",
+    )

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.ledger import add_ledger_options, ledger_of
-from dptally.cli.parser import Parser, add_command, whole_number
+from dptally.cli.delivery import summarize
+from dptally.cli.explain import Explanation, explain_release, outputs, with_ledger
+from dptally.cli.options import DELTA, EPSILON, add_ledger_options, add_overwrite, given, ledger_of
+from dptally.cli.parser import Parser, add_command, add_flag, add_group, add_number, add_value
 from dptally.errors import DptallyError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -24,33 +26,24 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_LAW_OPTIONS = ("rate", "threshold", "key_bytes", "colluding")
+_LAW_OPTIONS = "rate threshold key_bytes colluding"
 _NODE_OPTIONS = (
-    "unit",
-    "table",
-    "capacity",
-    "max_epsilon",
-    "max_delta",
-    "max_rate",
-    "min_devices",
-    "most_answers",
-    "max_message_bytes",
-    "trust_contact_rate",
+    "unit table capacity max_epsilon max_delta max_rate min_devices most_answers max_message_bytes trust_contact_rate"
 )
 
 
 def add_commands(commands: Commands) -> None:
     """Add ``federated`` with its own commands."""
-    group = commands.add_parser(
+    inner = add_group(
+        commands,
         "federated",
-        help="ask devices over a network: simulate, serve, client",
-        description=(
+        summary="ask devices over a network: simulate, serve, client",
+        details=(
             "Ask many devices, each of which takes part by a secret coin of its own, and release what enough of them\n"
             "said. The server is trusted until it has applied the threshold. Needs pip install 'dptally[federated]'."
         ),
-        epilog="example:\n  dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 -o release.parquet",
+        example="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 -o release.parquet",
     )
-    inner = group.add_subparsers(title="commands", dest="federated_command", metavar="COMMAND", required=True)
     _add_simulate(inner)
     _add_serve(inner)
     _add_client(inner)
@@ -61,6 +54,7 @@ def _add_simulate(commands: Commands) -> None:
         commands,
         "simulate",
         _simulate,
+        _explain_simulate,
         summary="run a federation on this machine, its devices taken from one table",
         details=(
             "Deal the devices of a table out to simulated nodes, and run the whole protocol between them in Flower's\n"
@@ -70,8 +64,9 @@ def _add_simulate(commands: Commands) -> None:
         also="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --rate 0.05 -o release.parquet",
     )
     _add_table(parser)
-    _add_run(parser, nodes_help="how many simulated nodes (default: 10)", nodes=10)
-    parser.add_argument("--cores", metavar="N", type=whole_number, default=2, help="processes to use (default: 2)")
+    add_number(parser, "--nodes", "N", "how many simulated nodes", default=10)
+    _add_run(parser)
+    add_number(parser, "--cores", "N", "processes to use", default=2)
 
 
 def _add_serve(commands: Commands) -> None:
@@ -79,6 +74,7 @@ def _add_serve(commands: Commands) -> None:
         commands,
         "serve",
         _serve,
+        _explain_serve,
         summary="start a SuperLink, wait for nodes, and run a task",
         details=(
             "Listen for nodes, run one task over them, write its result, and end. With --state, a server that was\n"
@@ -91,16 +87,17 @@ def _add_serve(commands: Commands) -> None:
         ),
         also="dptally federated serve --epsilon 1 --delta 1e-6 --nodes 4 --insecure -o release.parquet",
     )
-    parser.add_argument("--key", metavar="NAME", default="key", help="name of the key column of the release")
-    _add_run(parser, nodes_help="how many nodes must have come at least (default: 1)", nodes=1)
-    parser.add_argument("--wait-seconds", metavar="S", type=whole_number, default=600, help="for nodes (default: 600)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1)")
-    parser.add_argument("--port", type=whole_number, default=8000, help="port to listen at (default: 8000)")
-    parser.add_argument("--insecure", action="store_true", help="no TLS: votes travel in the clear")
-    parser.add_argument("--ssl-certfile", metavar="FILE", help="the server's certificate")
-    parser.add_argument("--ssl-keyfile", metavar="FILE", help="the server's private key")
-    parser.add_argument("--ssl-ca-certfile", metavar="FILE", help="the authority that signed the certificate")
-    parser.add_argument("--enable-supernode-auth", action="store_true", help="take only nodes whose keys are known")
+    add_value(parser, "--key", "NAME", "name of the key column of the release", default="key")
+    add_number(parser, "--nodes", "N", "how many nodes must have come at least", default=1)
+    _add_run(parser)
+    add_number(parser, "--wait-seconds", "S", "how long to wait for nodes", default=600)
+    add_value(parser, "--host", "HOST", "address to listen at", default="127.0.0.1")
+    add_number(parser, "--port", "PORT", "port to listen at", default=8000)
+    add_flag(parser, "--insecure", "no TLS: votes travel in the clear")
+    add_value(parser, "--ssl-certfile", "FILE", "the server's certificate")
+    add_value(parser, "--ssl-keyfile", "FILE", "the server's private key")
+    add_value(parser, "--ssl-ca-certfile", "FILE", "the authority that signed the certificate")
+    add_flag(parser, "--enable-supernode-auth", "take only nodes whose keys are known")
 
 
 def _add_client(commands: Commands) -> None:
@@ -108,6 +105,7 @@ def _add_client(commands: Commands) -> None:
         commands,
         "client",
         _client,
+        _explain_client,
         summary="answer for the devices of a local table",
         details=(
             "Start a SuperNode that answers for the devices of a table, until it is stopped. Each device takes part\n"
@@ -118,51 +116,46 @@ def _add_client(commands: Commands) -> None:
         also="dptally federated client words.sqlite --table words --key word --superlink server:8000 --insecure",
     )
     _add_table(parser)
-    parser.add_argument("--table", metavar="NAME", help="table or view of an SQLite file")
-    parser.add_argument("--capacity", metavar="N", type=whole_number, help="answer as if for this many devices")
-    parser.add_argument("--max-epsilon", metavar="E", help="epsilon of all answers together, at most (default: 16)")
-    parser.add_argument("--max-delta", metavar="D", help="delta of all answers together, at most (default: 1e-3)")
-    parser.add_argument("--max-rate", metavar="P", help="probability of taking part in a round, at most (default: 1/2)")
-    parser.add_argument("--min-devices", metavar="N", type=whole_number, help="devices a call must ask (default: 1)")
-    parser.add_argument("--most-answers", metavar="N", type=whole_number, help="rounds to answer in all (default: 64)")
-    parser.add_argument("--max-message-bytes", metavar="N", type=whole_number, help="longest message (default: 16 MiB)")
-    parser.add_argument("--trust-contact-rate", action="store_true", help="answer calls that ask only some devices")
-    parser.add_argument("--answers", metavar="FILE", help="where answers are counted (default: one file a table)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not show Flower's log")
-    parser.add_argument("--superlink", metavar="HOST:PORT", required=True, help="where the server listens")
-    parser.add_argument("--insecure", action="store_true", help="no TLS: votes travel in the clear")
-    parser.add_argument("--root-certificates", metavar="FILE", help="what signed the server's certificate")
-    parser.add_argument("--auth-supernode-private-key", metavar="FILE", help="the key the server knows the node by")
+    add_value(parser, "--table", "NAME", "table or view of an SQLite file")
+    add_number(parser, "--capacity", "N", "answer as if for this many devices")
+    add_value(parser, "--max-epsilon", "E", "epsilon of all answers together, at most (default: 16)")
+    add_value(parser, "--max-delta", "D", "delta of all answers together, at most (default: 1e-3)")
+    add_value(parser, "--max-rate", "P", "probability of taking part in a round, at most (default: 1/2)")
+    add_number(parser, "--min-devices", "N", "devices a call must ask (default: 1)")
+    add_number(parser, "--most-answers", "N", "rounds to answer in all (default: 64)")
+    add_number(parser, "--max-message-bytes", "N", "longest message (default: 16 MiB)")
+    add_flag(parser, "--trust-contact-rate", "answer calls that ask only some devices")
+    add_value(parser, "--answers", "FILE", "where answers are counted (default: one file a table)")
+    add_flag(parser, "-q --quiet", "do not show Flower's log")
+    add_value(parser, "--superlink", "HOST:PORT", "where the server listens", required=True)
+    add_flag(parser, "--insecure", "no TLS: votes travel in the clear")
+    add_value(parser, "--root-certificates", "FILE", "what signed the server's certificate")
+    add_value(parser, "--auth-supernode-private-key", "FILE", "the key the server knows the node by")
 
 
 def _add_table(parser: Parser) -> None:
-    parser.add_argument("input", metavar="TABLE", help="file or glob: CSV, JSON lines, Parquet; SQLite for clients")
-    parser.add_argument("--key", metavar="COLUMN", required=True, help="what a device holds")
-    parser.add_argument("--unit", metavar="COLUMN", help="whose row it is (default: every row is a device)")
+    add_value(parser, "input", "TABLE", "file or glob: CSV, JSON lines, Parquet; SQLite for clients")
+    add_value(parser, "--key", "COLUMN", "what a device holds", required=True)
+    add_value(parser, "--unit", "COLUMN", "column that identifies the device (default: every row is a device)")
 
 
-def _add_run(parser: Parser, *, nodes_help: str, nodes: int) -> None:
-    parser.add_argument("--epsilon", metavar="E", help='read exactly: "0.1" is 1/10, "1/3" works too')
-    parser.add_argument("--delta", metavar="D", help="well below one over the number of devices, as 1e-6")
-    parser.add_argument("--rate", metavar="P", help="probability of taking part (default: the best)")
-    parser.add_argument("--threshold", metavar="T", type=whole_number, help="votes that are enough (default: the best)")
-    parser.add_argument("--key-bytes", metavar="N", type=whole_number, help="longest key, as UTF-8 (default: 64)")
-    parser.add_argument("--colluding", metavar="N", type=whole_number, help="devices in league with readers (none)")
-    parser.add_argument("--task", metavar="FILE", help="another task, as JSON: its name and parameters")
-    parser.add_argument("--nodes", metavar="N", type=whole_number, default=nodes, help=nodes_help)
-    parser.add_argument(
-        "--max-devices-per-node", metavar="N", type=whole_number, default=10_000, help="refuse nodes with more (10000)"
-    )
-    parser.add_argument("--contact-rate", metavar="R", help="ask each device with this probability (default: all)")
-    parser.add_argument(
-        "--round-seconds", metavar="S", type=whole_number, default=120, help="how long a round waits (default: 120)"
-    )
+def _add_run(parser: Parser) -> None:
+    add_value(parser, "--epsilon", "E", EPSILON)
+    add_value(parser, "--delta", "D", DELTA)
+    add_value(parser, "--rate", "P", "probability of taking part (default: the best)")
+    add_number(parser, "--threshold", "T", "votes that are enough (default: the best)")
+    add_number(parser, "--key-bytes", "N", "longest key, as UTF-8 (default: 64)")
+    add_number(parser, "--colluding", "N", "devices that share what they know with readers (default: 0)")
+    add_value(parser, "--task", "FILE", "another task, as JSON: its name and parameters")
+    add_number(parser, "--max-devices-per-node", "N", "refuse nodes with more", default=10_000)
+    add_value(parser, "--contact-rate", "R", "ask each device with this probability (default: all)")
+    add_number(parser, "--round-seconds", "S", "how long a round waits", default=120)
     add_ledger_options(parser)
-    parser.add_argument("--state", metavar="FILE", help="keep the run's public state here, and resume from it")
-    parser.add_argument("--project", metavar="DIRECTORY", help="write the Flower project here, and keep it")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write the release (Parquet)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
+    add_value(parser, "--state", "FILE", "keep the run's public state here, and resume from it")
+    add_value(parser, "--project", "DIR", "write the Flower project here, and keep it")
+    add_value(parser, "-o --output", "FILE", "where to write the release (Parquet)", required=True)
+    add_overwrite(parser)
+    add_flag(parser, "-q --quiet", "print only the requested output")
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
@@ -218,9 +211,9 @@ def _client(arguments: argparse.Namespace) -> None:
     # Mistakes show here, to the owner of the table, and not in the middle of a round.
     values = read_devices(source, key=arguments.key, unit=arguments.unit, table=arguments.table)
     own: dict[str, str | int] = {"source": source, "key": arguments.key}
-    for name in _NODE_OPTIONS:
-        if getattr(arguments, name) not in (None, False):
-            own[name.replace("_", "-")] = getattr(arguments, name)
+    for name, value in given(arguments, _NODE_OPTIONS).items():
+        if value not in (None, False):
+            own[name.replace("_", "-")] = value
     if arguments.answers is not None:
         own["answers"] = str(Path(arguments.answers).absolute())
     limits, answers = limits_and_answers(own)
@@ -235,7 +228,7 @@ def _client(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterator[Path]:
-    """The Flower project of a run, with everything checked that can be before anybody is asked."""
+    """The Flower project of a run, with everything checked that can be before any device is asked."""
     from dptally.federated.flower_app import require_flower
     from dptally.federated.flower_project import write_project
     from dptally.files import check_target
@@ -286,11 +279,11 @@ def _ledger(arguments: argparse.Namespace, task: dict[str, object]) -> dict[str,
 
 
 def _task(arguments: argparse.Namespace) -> dict[str, object]:
-    """Name and parameters of the task, checked and judged."""
+    """Name and parameters of the task, checked and verified."""
     from dptally.federated.histogram import HistogramRounds
     from dptally.federated.protocol import read_rounds
 
-    law = {name: getattr(arguments, name) for name in _LAW_OPTIONS if getattr(arguments, name) is not None}
+    law = {name: value for name, value in given(arguments, _LAW_OPTIONS).items() if value is not None}
     if arguments.task is not None:
         if law or arguments.epsilon is not None or arguments.delta is not None:
             raise InvalidParameter("--task has all parameters in its file; give no others.")
@@ -320,7 +313,6 @@ def _print_remark(line: str) -> None:
 def _deliver(arguments: argparse.Namespace) -> None:
     """Say what was released."""
     from dptally.cli.printing import describe, print_json, say
-    from dptally.cli.publish import summarize
 
     output = Path(arguments.output)
     if not output.exists():
@@ -338,3 +330,60 @@ def _deliver(arguments: argparse.Namespace) -> None:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:
         summarize(release, output, remark=False)
+
+
+def _explain_simulate(arguments: argparse.Namespace) -> Explanation:
+    return _explain_run(arguments, f"{arguments.nodes:,} simulated nodes", f"{arguments.input} (private)")
+
+
+def _explain_serve(arguments: argparse.Namespace) -> Explanation:
+    where = f"nodes that connect to {arguments.host}:{arguments.port}"
+    return _explain_run(arguments, where, "votes of devices, over the network (private)")
+
+
+def _explain_run(arguments: argparse.Namespace, where: str, read: str) -> Explanation:
+    task = "a histogram of keys" if arguments.task is None else "the task of a file"
+    does = (
+        f"Run {task} over {where}: each device takes part by a secret coin of its own, and what enough of them said is "
+        "released."
+    )
+    trusted = "The server is trusted until it has applied the threshold."
+    cost = "A round that is cut off and asked again is spent twice."
+    resources = "Seconds to minutes for each round, mostly waiting; a process for each node that answers."
+    writes = outputs(arguments, "the release, which anyone may see")
+    if arguments.state is not None:
+        writes = (*writes, f"{arguments.state}: the public state of the run")
+    reads = (read,) if arguments.task is None else (read, f"{arguments.task} (the task)")
+    if arguments.epsilon is not None:
+        return explain_release(
+            arguments,
+            does,
+            unit="device",
+            reads=reads,
+            writes=writes,
+            guarantee=trusted,
+            cost=cost,
+            resources=resources,
+        )
+    explanation = Explanation(
+        does,
+        reads=reads,
+        writes=writes,
+        guarantee=f"What the task of the file states, for adding or removing one device. {trusted}",
+        cost=f"What the task of the file states, once for each device that is asked. {cost}",
+        resources=resources,
+    )
+    return with_ledger(explanation, arguments, "what the task of the file states")
+
+
+def _explain_client(arguments: argparse.Namespace) -> Explanation:
+    security = "without TLS, in the clear" if arguments.insecure else "over TLS"
+    return Explanation(
+        f"Answer the server at {arguments.superlink} for the devices of a table, {security}, until it is stopped. "
+        "Each device takes part by a secret coin of its own; one that does not sends a message of the same size.",
+        reads=(f"{arguments.input} (private)",),
+        writes=("votes of the devices that take part, to the server",),
+        guarantee="That of each task, which the server states; a device trusts the server until the threshold.",
+        cost="What each task that is answered states, once for each device.",
+        resources="A process while it runs; little work.",
+    )

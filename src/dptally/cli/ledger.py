@@ -17,9 +17,12 @@ JSON:
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.parser import Parser, add_command
+from dptally.cli.explain import Explanation
+from dptally.cli.options import given, open_ledger
+from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_value
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -27,108 +30,64 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dptally.cli.parser import Commands
-    from dptally.ledger import Account, Ledger
+    from dptally.ledger import Ledger
 
-__all__ = ["add_commands", "add_ledger_options", "ledger_of", "ledger_part"]
+__all__ = ["add_commands"]
 
 _MOST_DIGITS = 4000
 _MOST_PARTS = 20  # that are shown
-
-
-def add_ledger_options(parser: Parser) -> None:
-    """What a command takes that spends from a budget."""
-    parser.add_argument("--ledger", metavar="FILE", help="spend from this budget; see dptally ledger")
-    parser.add_argument("--ledger-source", metavar="NAME", help="name of the data source in the ledger")
-    parser.add_argument(
-        "--ledger-part",
-        metavar="DIVISION=PART",
-        help="only units of this part are in the data, as country=it; no unit may be in two parts of a division",
-    )
-    parser.add_argument("--ledger-unit", metavar="NAME", help="what units are, where sources name them differently")
-    parser.add_argument("--ledger-who", metavar="NAME", help="who spends it, for the ledger's history")
-
-
-def ledger_of(arguments: argparse.Namespace) -> Account | None:
-    """The account that the options ask for, or None."""
-    given = ledger_part(arguments)
-    if arguments.ledger is None:
-        return None
-    from dptally.ledger import Ledger
-
-    partitioning, part = (None, None) if given is None else given
-    return Ledger(arguments.ledger).account(
-        source=arguments.ledger_source,
-        unit=arguments.ledger_unit,
-        partitioning=partitioning,
-        part=part,
-        who=arguments.ledger_who,
-    )
-
-
-def ledger_part(arguments: argparse.Namespace) -> tuple[str, str] | None:
-    """The division and the part that the options ask for, or None; options that do not fit together are refused."""
-    given = arguments.ledger_part
-    named = (given, arguments.ledger_source, arguments.ledger_unit, arguments.ledger_who)
-    if arguments.ledger is None and any(option is not None for option in named):
-        raise InvalidParameter("--ledger-source, --ledger-unit, --ledger-part and --ledger-who need --ledger.")
-    if given is None:
-        return None
-    partitioning, equals, part = given.partition("=")
-    if not equals:
-        raise InvalidParameter(f"--ledger-part must be written as DIVISION=PART, got {given[:40]!r}.")
-    return partitioning, part
+_SHOWN = ("entry", "time", "state", "mechanism", "epsilon", "delta", "who", "source", "unit", "partitioning")
+_HISTORY = (*_SHOWN, "part", "release_id", "entry_hash", "note")
 
 
 def add_commands(commands: Commands) -> None:
     """Add ``ledger`` with its own commands."""
-    group = commands.add_parser(
+    inner = add_group(
+        commands,
         "ledger",
-        help="budgets: create, show, history, verify, void, restore-note, close",
-        description="A budget for all releases of one data set, on disk before anything is drawn.",
-        epilog="example:\n  dptally ledger create budget.db --epsilon 1 --delta 1e-6",
+        summary="budgets: create, show, history, verify, void, restore-note, close",
+        details="A budget for all releases of one data set, written to disk before anything is released.",
+        example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
     )
-    inner = group.add_subparsers(title="commands", dest="ledger_command", metavar="COMMAND", required=True)
     create = add_command(
         inner,
         "create",
         _create,
+        _explain_create,
         summary="make a new ledger with a budget",
         details=(
             "Make a ledger. Its budget can never be changed. All data about the same people belongs in one ledger.\n"
-            "With --accounting tight, whoever makes it states that parameters of releases (mechanism, epsilon, delta)\n"
-            "are fixed without looking at earlier releases, as by a plan or a schedule; more then fits in the budget."
+            "With --accounting tight, you state that parameters of releases (mechanism, epsilon, delta) are fixed\n"
+            "without looking at earlier releases, as by a plan or a schedule; more then fits in the budget."
         ),
         example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
         also="dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders",
     )
     _add_file(create)
-    create.add_argument("--epsilon", metavar="E", required=True, help='of the budget; read exactly: "0.1" is 1/10')
-    create.add_argument("--delta", metavar="D", required=True, help="of the budget; 0 for releases with delta 0 only")
-    create.add_argument(
-        "--accounting",
-        choices=("basic", "tight"),
-        default="basic",
-        help="how spending is added up to decide; default: basic",
-    )
-    create.add_argument("--source", metavar="NAME", action="append", help="a data source; repeat for several")
+    add_value(create, "--epsilon", "E", "of the budget. Parsed exactly: 0.1 means 1/10", required=True)
+    add_value(create, "--delta", "D", "of the budget; 0 for releases with delta 0 only", required=True)
+    add_choice(create, "--accounting", ("basic", "tight"), "how spending is composed", default="basic")
+    add_value(create, "--source", "NAME", "a data source; repeat for several", action="append")
     show = add_command(
         inner,
         "show",
         _show,
-        summary="what is left, and what was spent by each way to add it up",
+        _explain_show,
+        summary="what remains, and what was spent by each kind of composition",
         details=(
-            "Show the budget, what is left of it under the ledger's accounting, for the whole data and for parts of\n"
+            "Show the budget, what remains of it under the ledger's accounting, for the whole data and for parts of\n"
             "it, and the total by basic, optimal and tight composition."
         ),
         example="dptally ledger show budget.db",
         also="dptally ledger show budget.db --json",
     )
     _add_file(show)
-    show.add_argument("--numerical", action="store_true", help="add a second opinion by dp-accounting")
+    add_flag(show, "--numerical", "add a second opinion by dp-accounting, in floating point")
     history = add_command(
         inner,
         "history",
         _history,
+        _explain_history,
         summary="every spending and what became of it",
         details="Print every spending, in order: a table on a terminal, CSV into a pipe, JSON with --json.",
         example="dptally ledger history budget.db",
@@ -139,6 +98,7 @@ def add_commands(commands: Commands) -> None:
         inner,
         "verify",
         _verify,
+        _explain_verify,
         summary="check that the history was not altered",
         details=(
             "Check every hash of the history, and the note beside the ledger. With --head, check also that a hash\n"
@@ -149,27 +109,29 @@ def add_commands(commands: Commands) -> None:
         also="dptally ledger verify budget.db --head HASH",
     )
     _add_file(verify)
-    verify.add_argument("--head", metavar="HASH", help="the hash of a row, noted earlier")
+    add_value(verify, "--head", "HASH", "the hash of a row, noted earlier")
     void = add_command(
         inner,
         "void",
         _void,
+        _explain_void,
         summary="take back what failed, and say why",
         details=(
             "Take back a spending that failed after data was read, or that a killed process had reserved. Whether a\n"
-            "request fails then may depend on the data; you state that nobody learns anything from it. The reason\n"
-            "stays in the history. What was published, or drawn and not known to have failed, stays spent."
+            "request fails then may depend on the data; you state that no one learns anything from it. The reason\n"
+            "stays in the history. What was published, or sampled and not known to have failed, stays spent."
         ),
         example='dptally ledger void budget.db 3 --reason "the disk was unplugged"',
         also='dptally ledger void budget.db 3 --reason "the disk was unplugged" --who ada --json',
     )
     _add_file(void)
-    void.add_argument("entry", metavar="ENTRY", help="the number of the entry, as in dptally ledger history")
+    add_value(void, "entry", "ENTRY", "the number of the entry, as in dptally ledger history")
     _add_reason(void)
     restore = add_command(
         inner,
         "restore-note",
         _restore_note,
+        _explain_restore_note,
         summary="accept a ledger without its note, and say why",
         details=(
             "Write the note beside a ledger again, if it is missing, garbled or says something else: after a move\n"
@@ -185,7 +147,8 @@ def add_commands(commands: Commands) -> None:
         inner,
         "close",
         _close,
-        summary="let nothing more be spent, for ever",
+        _explain_close,
+        summary="end all spending, for ever",
         details="Close a ledger: nothing more can be spent from it. It stays readable.",
         example="dptally ledger close budget.db",
         also="dptally ledger close budget.db --json",
@@ -194,36 +157,27 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_file(parser: Parser) -> None:
-    parser.add_argument("ledger", metavar="LEDGER", help="the file of the ledger")
+    add_value(parser, "ledger", "LEDGER", "the file of the ledger")
 
 
 def _add_reason(parser: Parser) -> None:
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the history")
-    parser.add_argument("--who", metavar="NAME", help="who says so, for the history")
+    add_value(parser, "--reason", "TEXT", "why; it stays in the history", required=True)
+    add_value(parser, "--who", "NAME", "who says so, for the history")
 
 
 def _create(arguments: argparse.Namespace) -> None:
-    from pathlib import Path
-
     from dptally.ledger import Ledger
 
     if Path(arguments.ledger).exists():
-        raise InvalidParameter(f"{arguments.ledger} exists; a ledger is never replaced.")
-    ledger = Ledger(
-        arguments.ledger,
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        accounting=arguments.accounting,
-        sources=arguments.source,
-    )
+        raise InvalidParameter(f"{arguments.ledger} already exists; a ledger is never replaced.")
+    ledger = Ledger(arguments.ledger, **given(arguments, "epsilon delta accounting"), sources=arguments.source)
     _print_state(arguments, ledger, f"Made {arguments.ledger}.")
 
 
 def _show(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
-    from dptally.ledger import Ledger
 
-    ledger = Ledger(arguments.ledger, read_only=True)
+    ledger = open_ledger(arguments.ledger, read_only=True)
     totals = ledger.totals()
     numerical: dict[str, float] = {}
     if arguments.numerical:
@@ -258,47 +212,30 @@ def _history(arguments: argparse.Namespace) -> None:
     import polars as pl
 
     from dptally.cli.printing import print_json, print_table
-    from dptally.ledger import Ledger
 
-    rows = [
-        {
-            "entry": entry.number,
-            "time": entry.time,
-            "state": entry.state,
-            "mechanism": entry.spending.mechanism,
-            "epsilon": str(entry.spending.epsilon),
-            "delta": str(entry.spending.delta),
-            "who": entry.who,
-            "source": entry.source,
-            "unit": entry.unit,
-            "partitioning": entry.partitioning,
-            "part": entry.part,
-            "release_id": entry.release_id,
-            "entry_hash": entry.entry_hash,
-            "note": entry.note,
-        }
-        for entry in Ledger(arguments.ledger, read_only=True).history()
-    ]
+    rows = []
+    for entry in open_ledger(arguments.ledger, read_only=True).history():
+        spent = {"entry": entry.number, "mechanism": entry.spending.mechanism}
+        numbers = {"epsilon": str(entry.spending.epsilon), "delta": str(entry.spending.delta)}
+        facts = {**vars(entry), **spent, **numbers}
+        rows.append({name: facts[name] for name in _HISTORY})
     if arguments.json:
         print_json(rows)
         return
-    names = ["entry", "time", "state", "mechanism", "epsilon", "delta", "who", "source", "unit"]
-    names += ["partitioning", "part", "release_id", "entry_hash", "note"]
-    frame = pl.DataFrame({name: [None if row[name] is None else str(row[name]) for row in rows] for name in names})
+    frame = pl.DataFrame({name: [None if row[name] is None else str(row[name]) for row in rows] for name in _HISTORY})
     if sys.stdout.isatty():
-        print_table(frame.select(names[:10]).fill_null(""), keys=10)
+        print_table(frame.select(_SHOWN).fill_null(""), keys=len(_SHOWN))
     else:
         sys.stdout.write(frame.cast(pl.String).write_csv())
 
 
 def _verify(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
-    from dptally.ledger import Ledger
 
     noted = arguments.head
     if noted is not None and not re.fullmatch("[0-9a-fA-F]{64}", noted.strip()):
         raise InvalidParameter(f"--head must be a hash of 64 hexadecimal digits, got {noted[:70]!r}.")
-    sequence, digest = Ledger(arguments.ledger, read_only=True).verify(noted)
+    sequence, digest = open_ledger(arguments.ledger, read_only=True).verify(noted)
     if arguments.json:
         print_json({"verified": True, "rows": sequence + 1, "head": {"sequence": sequence, "hash": digest}})
         return
@@ -308,11 +245,10 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 def _void(arguments: argparse.Namespace) -> None:
-    from dptally.ledger import Ledger
 
     if not re.fullmatch("[0-9]{1,9}", arguments.entry):
         raise InvalidParameter(f"ENTRY must be the number of an entry, got {arguments.entry[:40]!r}.")
-    ledger = Ledger(arguments.ledger)
+    ledger = open_ledger(arguments.ledger)
     ledger.void(int(arguments.entry), reason=arguments.reason, who=arguments.who)
     _print_state(arguments, ledger, f"Entry {int(arguments.entry)} is void.")
 
@@ -325,9 +261,7 @@ def _restore_note(arguments: argparse.Namespace) -> None:
 
 
 def _close(arguments: argparse.Namespace) -> None:
-    from dptally.ledger import Ledger
-
-    ledger = Ledger(arguments.ledger)
+    ledger = open_ledger(arguments.ledger)
     ledger.end_spending()
     _print_state(arguments, ledger, f"Closed {arguments.ledger}.")
 
@@ -430,3 +364,99 @@ def _exact(number: Fraction, *, up: bool) -> str:
 
 def _number(number: Fraction) -> str:
     return f"{float(number):.6g}"
+
+
+def _explained(arguments: argparse.Namespace, does: str, **more: Any) -> Explanation:
+    """What the commands of a ledger that exists have in common."""
+    common: dict[str, Any] = {
+        "reads": (f"{arguments.ledger} (the ledger: no data, but who spent what)",),
+        "guarantee": "That of the ledger; its history is checked first.",
+        "cost": "Nothing is spent.",
+        "resources": "Less than a second; some tens of microseconds for each entry, as every hash is checked.",
+    }
+    return Explanation(does, **{**common, **more})
+
+
+def _explain_create(arguments: argparse.Namespace) -> Explanation:
+    from dptally.exact import as_delta, as_epsilon, as_fraction
+
+    epsilon, delta = as_epsilon(arguments.epsilon), as_fraction("delta", arguments.delta)
+    delta = delta and as_delta(delta)
+    rule = (
+        "Epsilons and deltas of releases are added up, which holds however releases are chosen."
+        if arguments.accounting == "basic"
+        else "The best of three composition theorems decides. You state that mechanisms, epsilons and deltas of "
+        "releases are fixed without looking at earlier releases."
+    )
+    sources = f" Data sources: {', '.join(arguments.source)}." if arguments.source else ""
+    return _explained(
+        arguments,
+        f"Make a ledger with a budget of epsilon = {float(epsilon):g}, delta = {float(delta):g}, which can never be "
+        f"changed. {rule}{sources}",
+        reads=(),
+        writes=(f"{arguments.ledger}: the ledger, for its owner only, if it does not exist yet",),
+        guarantee="All releases paid from it stay within the budget together, for each unit. A release made without "
+        "the ledger is not in it.",
+        cost="Nothing is spent: the budget is what later releases may spend.",
+        resources="Less than a second.",
+    )
+
+
+def _explain_show(arguments: argparse.Namespace) -> Explanation:
+    second = ", with a second opinion by dp-accounting in floating point." if arguments.numerical else "."
+    return _explained(
+        arguments,
+        "Show the budget, what remains of it under its accounting, and the total by basic, optimal and tight "
+        f"composition{second}",
+        resources="Less than a second; up to seconds for tight composition of many different mechanisms.",
+    )
+
+
+def _explain_history(arguments: argparse.Namespace) -> Explanation:
+    does = "Print every spending with its time, mechanism, epsilon, delta, who, and what became of it, in order."
+    return _explained(arguments, does)
+
+
+def _explain_verify(arguments: argparse.Namespace) -> Explanation:
+    noted = (
+        " Whether it was cut short or rewritten, only a hash noted earlier can show: give it with --head."
+        if arguments.head is None
+        else " And that the hash noted earlier is in it: then it was neither cut short before it nor rewritten."
+    )
+    return _explained(
+        arguments,
+        "Check every hash of the history: no row was edited, removed, added or moved. Check that it ends where the "
+        f"note beside it says.{noted}",
+        guarantee="That of the ledger, checked again.",
+    )
+
+
+def _explain_void(arguments: argparse.Namespace) -> Explanation:
+    return _explained(
+        arguments,
+        f"Take back entry {arguments.entry}, if it failed, or was reserved and never sampled for. You state that no "
+        "one learns anything from the failure; the reason stays in the history.",
+        writes=(f"{arguments.ledger}: that the entry is void, and why",),
+        guarantee="That of the ledger, if your statement is true.",
+        cost="Nothing is spent; what the entry has spent is given back.",
+    )
+
+
+def _explain_restore_note(arguments: argparse.Namespace) -> Explanation:
+    return _explained(
+        arguments,
+        "Write the note beside the ledger again, if it is missing, garbled or says something else. You state that "
+        "nothing was spent that is not in the ledger; the reason stays in its history.",
+        writes=(f"{arguments.ledger}: that the note was restored, and why", f"{arguments.ledger}-head: the note"),
+        guarantee="That of the ledger, if your statement is true.",
+    )
+
+
+def _explain_close(arguments: argparse.Namespace) -> Explanation:
+    return _explained(
+        arguments,
+        "Close the ledger: nothing more can be spent from it, for ever. It stays readable.",
+        writes=(f"{arguments.ledger}: the last entry",),
+        guarantee="What was published stays within the budget, and nothing can be added.",
+        cost="Nothing is spent; what remained of the budget cannot be used any more.",
+    )

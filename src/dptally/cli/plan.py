@@ -19,15 +19,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import (
-    add_command,
+from dptally.cli.explain import Explanation
+from dptally.cli.options import (
+    MECHANISMS,
+    add_overwrite,
     add_privacy,
-    add_sampling,
     add_unit_bound,
+    given,
     sampling_of,
     share_or_percentage,
-    whole_number,
 )
+from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -48,72 +50,55 @@ def add_commands(commands: Commands) -> None:
         commands,
         "plan",
         _plan,
+        _explain,
         summary="what to expect, before any data is read",
         details=(
             "Say for each mechanism which keys are reported, how many, how far off estimates are, and what it takes.\n"
             "With --universe, also compare the mechanisms that need no --delta. With --need, find the epsilon (or the\n"
-            "delta, or the number of keys per unit) for keys of a frequency to be reported with a probability.\n"
-            "Exact, from the laws alone: no private data is read and nothing is spent. What is supposed of the data\n"
-            "(--rows, --keys, --zipf, --example) must be public knowledge."
+            "delta, or the number of keys per unit) for keys of a count to be reported with a probability.\n"
+            "Exact, from the output distributions alone: no private data is read and nothing is spent. What is\n"
+            "assumed about the data (--rows, --keys, --zipf, --example) must be public knowledge."
         ),
         example="dptally plan --epsilon 1 --delta 1e-6 --max-keys-per-unit 3",
         also="dptally plan --delta 1e-6 --need 30:95%",
     )
     add_privacy(parser, pure=True, sought=True)
     add_unit_bound(parser)
-    parser.add_argument("--universe", metavar="NAME", help="all keys there may be, such as ipv4 or words:12")
-    parser.add_argument(
-        "--capacity",
-        metavar="N",
-        type=whole_number,
-        help="counters of a sketch, keys of a sparse or compact release (default: 10000)",
-    )
-    parser.add_argument(
-        "--asked-for",
-        choices=("frequent", "any"),
-        help="whether the question is which keys are frequent, or how frequent any key is that somebody asks for",
-    )
-    add_sampling(parser, help="how keys are sampled, such as ppswor:0.01 (default: no sampling)")
-    parser.add_argument("--levels", metavar="N", type=whole_number, help="levels of prefixes, to plan heavy hitters")
-    parser.add_argument(
-        "--mechanism", metavar="NAME", action="append", help="plan this one only; repeat for several (default: all)"
-    )
-    parser.add_argument(
+    add_value(parser, "--universe", "NAME", "all keys there may be, such as ipv4 or words:12")
+    add_number(parser, "--capacity", "N", "counters of a sketch, keys of a sparse or compact release (default: 10000)")
+    asked = "whether the question is which keys are frequent, or what the count of any given key is"
+    add_choice(parser, "--asked-for", ("frequent", "any"), asked)
+    add_value(parser, "--sampling", "SCHEME", "how keys are sampled, such as ppswor:0.01 (default: no sampling)")
+    add_number(parser, "--levels", "N", "levels of prefixes, to plan heavy hitters")
+    only = "plan this one only; repeat for several (default: all)"
+    choices = (*MECHANISMS, "heavy_hitters")
+    add_value(parser, "--mechanism", "NAME", only, action="append", dest="mechanisms", choices=choices)
+    add_value(
+        parser,
         "--need",
-        metavar="FREQUENCY:PROBABILITY",
-        help="which epsilon reports keys of this frequency with this probability, as 30:95%%; with --epsilon: which "
-        "delta; with both: how many keys a unit may have",
+        "COUNT:PROBABILITY",
+        "which epsilon reports keys of this count with this probability, as 30:95%%; with --epsilon: which delta; "
+        "with both: how many keys a unit may have",
     )
-    _add_supposed(parser)
-    parser.add_argument("--html", metavar="FILE", help="also write the plan as one HTML page that needs no network")
-    parser.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
-    parser.add_argument("--no-chart", action="store_true", help="print tables only")
+    _add_assumed(parser)
+    add_value(parser, "--html", "FILE", "also write the plan as one HTML page that needs no network")
+    add_overwrite(parser)
+    add_flag(parser, "--no-chart", "print tables only")
 
 
-def _add_supposed(parser: Parser) -> None:
+def _add_assumed(parser: Parser) -> None:
     """What is publicly known about the data."""
-    supposed = parser.add_argument_group("what is supposed about the data, publicly")
-    supposed.add_argument("--rows", metavar="N", type=whole_number, help="counts: units times the keys of each")
-    supposed.add_argument(
-        "--units", metavar="N", type=whole_number, help="instead of --rows: units, each with --max-keys-per-unit keys"
-    )
-    supposed.add_argument(
-        "--keys", metavar="N", type=whole_number, help="different keys there may be (default: a tenth of the rows)"
-    )
-    supposed.add_argument("--zipf", metavar="S", help="frequencies fall like 1 / rank^S (default: 1)")
-    supposed.add_argument(
-        "--example", metavar="FILE", help="a PUBLIC file with such frequencies; the plan shows what it holds"
-    )
-    supposed.add_argument("--key", metavar="COLUMN", action="append", help="key column of the example; repeat")
-    supposed.add_argument("--count", metavar="COLUMN", help="column of counts of the example")
-    supposed.add_argument("--unit", metavar="COLUMN", help="column of units (of the example): rows belong to units")
-    supposed.add_argument(
-        "--share",
-        metavar="S",
-        type=share_or_percentage,
-        default="1",
-        help="of the keys, for the error of a sum, as 0.1 or 10%% (default: 1)",
-    )
+    assumed = parser.add_argument_group("what is assumed about the data, publicly")
+    add_number(assumed, "--rows", "N", "counts: units times the keys of each")
+    add_number(assumed, "--units", "N", "instead of --rows: units, each with --max-keys-per-unit keys")
+    add_number(assumed, "--keys", "N", "different keys there may be (default: a tenth of the rows)")
+    add_value(assumed, "--zipf", "S", "counts fall like 1 / rank^S (default: 1)")
+    add_value(assumed, "--example", "FILE", "a PUBLIC file with such counts; the plan shows what it holds")
+    add_value(assumed, "--key", "COLUMN", "key column of the example; repeat", action="append")
+    add_value(assumed, "--count", "COLUMN", "column of counts of the example")
+    add_value(assumed, "--unit", "COLUMN", "column of units (of the example): rows belong to units")
+    share = "of the keys, for the error of a sum, as 0.1 or 10%%"
+    add_value(assumed, "--share", "S", share, type=share_or_percentage, default="1")
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -128,26 +113,13 @@ def _plan(arguments: argparse.Namespace) -> None:
     if page is not None:
         check_target(page, overwrite=arguments.overwrite)
     frequency, probability = _needed(arguments.need)
+    if arguments.epsilon is None and frequency is None:
+        raise InvalidParameter("--epsilon is missing; leave it out only with --need, such as --need 30:95%.")
     forecast = plan(
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        max_keys_per_unit=arguments.max_keys_per_unit,
+        **given(arguments, "epsilon delta max_keys_per_unit universe capacity asked_for levels mechanisms"),
+        **given(arguments, "rows units keys zipf example key count unit share"),
         sampling=sampling_of(arguments),
         values=not arguments.keys_only,
-        universe=arguments.universe,
-        capacity=arguments.capacity,
-        asked_for=arguments.asked_for,
-        rows=arguments.rows,
-        units=arguments.units,
-        keys=arguments.keys,
-        zipf=arguments.zipf,
-        example=arguments.example,
-        key=arguments.key,
-        count=arguments.count,
-        unit=arguments.unit,
-        share=arguments.share,
-        levels=arguments.levels,
-        mechanisms=arguments.mechanism,
         frequency=frequency,
         probability=probability,
     )
@@ -166,12 +138,12 @@ def _plan(arguments: argparse.Namespace) -> None:
 
 
 def _needed(text: str | None) -> tuple[int | None, str | None]:
-    """A frequency and a probability with a colon between them."""
+    """A count and a probability with a colon between them."""
     if text is None:
         return None, None
     frequency, colon, probability = text.partition(":")
     if not colon or not frequency.strip().isdecimal():
-        raise InvalidParameter(f"--need must be a frequency and a probability, such as 30:95%, got {text[:40]!r}.")
+        raise InvalidParameter(f"--need must be a count and a probability, such as 30:95%, got {text[:40]!r}.")
     return int(frequency), probability
 
 
@@ -185,7 +157,7 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
         say(str(forecast.need), style="bold")
     say(forecast.sentence)
     if forecast.population is not None:
-        say(f"Supposed: {forecast.population.told}.")
+        say(f"Assumed: {forecast.population.told}.")
         if forecast.population.from_example:
             say(PUBLIC_EXAMPLE, style="bold red")
     if forecast.recommendation not in forecast.sentence:
@@ -194,7 +166,7 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
     names, *rows = mechanism_cells(forecast)
     chosen = [row[0] for row in rows]
     marked = chosen.index(forecast.recommended) if forecast.recommended in chosen else -1
-    title = "A key is reported with this probability from this frequency on:"
+    title = "A key is reported with this probability from this count on:"
     print_numbers(title, names[:_FIRST], [row[:_FIRST] for row in rows], marked=marked, labelled=True)
     if len(names) > _FIRST:
         further = [(row[0], *row[_FIRST:]) for row in rows]
@@ -211,7 +183,7 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
     curves = forecast.curves()
     if chart and curves.width > 1:
         say()
-        say("Chance that a key is reported, by its frequency:", style="bold")
+        say("Probability that a key is reported, by its count:", style="bold")
         drawn = {name: curves.get_column(name).to_list() for name in curves.columns if name != "frequency"}
         for line in text_chart(curves.get_column("frequency").to_list(), drawn):
             say(line)
@@ -246,7 +218,7 @@ def _print_lines(forecast: UniversePlan) -> None:
 
     names = [line.mechanism for line in forecast.lines]
     print_numbers(
-        "A key is released from this frequency on, and values are within (95 %):",
+        "A key is released from this count on, and values are within (95 %):",
         ("mechanism", "50 %", "95 %", "one key", "all keys", "least possible"),
         [
             (
@@ -266,3 +238,18 @@ def _print_lines(forecast: UniversePlan) -> None:
 
 def _frequency(frequency: int | None) -> str:
     return "never" if frequency is None else f"{frequency:,}"
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    does = "Say for every mechanism which keys are reported, how many, how far off estimates are, and what it takes."
+    if arguments.need is not None:
+        does += f" First find what it takes to report keys as {arguments.need} says."
+    public = f"{arguments.example} (must be PUBLIC: the plan shows what it holds)"
+    return Explanation(
+        does,
+        reads=() if arguments.example is None else (public,),
+        writes=() if arguments.html is None else (f"{arguments.html}: the plan as a page",),
+        guarantee="None is needed: a plan is made from parameters and public knowledge.",
+        cost="No privacy is spent.",
+        resources="Below a second for usual parameters; some seconds for an epsilon below 0.02, or with --need.",
+    )

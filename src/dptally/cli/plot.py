@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+from dptally.cli.explain import Explanation, explain_reading
+from dptally.cli.options import add_confidence, add_release
+from dptally.cli.parser import add_command, whole_number
 from dptally.cli.signals import to_completion
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "plot",
         _plot,
+        _explain,
         summary="a picture of a release",
         details=(
             "Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,\n"
@@ -57,3 +60,8 @@ def _plot(arguments: argparse.Namespace) -> None:
         print_json({"picture": str(picture)})
     else:
         say(f"Picture written to {picture}.")
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    does = "Draw the most frequent released keys and the probability with which a key of each count appears."
+    return explain_reading(arguments, does, writes=(f"{arguments.output}: the picture",))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
+    from dptally.releases.any_release import AnyRelease
     from dptally.releases.compact_release import CompactRelease
     from dptally.releases.release import Release
 
@@ -31,6 +32,7 @@ __all__ = [
     "print_rows",
     "print_table",
     "say",
+    "say_guarantee",
 ]
 
 _ROWS_ON_TERMINAL = 50
@@ -61,11 +63,11 @@ def _json_value(part: object) -> object:
 def describe(release: Release | CompactRelease) -> dict[str, Any]:
     """What a release says about itself, for JSON."""
     facts = release.describe()
-    promise = release.guarantee
+    guarantee = release.guarantee
     facts["guarantee"] = {
         **facts["guarantee"],
-        "epsilon_float": float(promise.epsilon),
-        "delta_float": float(promise.delta),
+        "epsilon_float": float(guarantee.epsilon),
+        "delta_float": float(guarantee.delta),
     }
     return facts
 
@@ -77,6 +79,12 @@ def say(text: str = "", *, style: str = "", remark: bool = False) -> None:
     console = _console(remark=remark)
     safe = "\n".join(printable(line) for line in text.split("\n"))
     console.print(Text(safe, style=style), soft_wrap=not console.is_terminal)
+
+
+def say_guarantee(release: AnyRelease, *, remark: bool = False, label: str = "Certificate") -> None:
+    """Say what a release guarantees and what was verified."""
+    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=remark)
+    say(f"{label}: {release.certificate}", remark=remark)
 
 
 def print_rows(release: Release, frame: pl.DataFrame) -> None:

@@ -9,38 +9,49 @@ strings, `guarantee.epsilon_float` and `guarantee.delta_float` beside them), `ke
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dptally.cli.ledger import add_ledger_options, ledger_of
-from dptally.cli.outputs import save_release
-from dptally.cli.parser import (
+from dptally.cli.delivery import Request, deliver, prepare
+from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, numbers_of
+from dptally.cli.options import (
     DATABASES,
-    add_command,
+    MECHANISMS,
+    add_counting,
+    add_ledger_options,
+    add_output_options,
     add_release_options,
-    add_sampling,
     add_source,
+    add_unit,
     add_unit_bound,
+    given,
     sampling_of,
     source_of,
     types_of,
-    whole_number,
 )
+from dptally.cli.outputs import save_release
+from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import argparse
-    from fractions import Fraction
 
     from dptally.cli.parser import Commands
-    from dptally.randomness import BitSource
     from dptally.releases.compact_release import CompactRelease
-    from dptally.releases.release import Release
 
-__all__ = ["Request", "add_commands", "deliver", "prepare", "summarize"]
+__all__ = ["add_commands"]
 
-_OTHER_FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt")
+_PURE = ("dense", "sparse", "compact")
+_WAYS = {
+    "weighted_sample": "reports each key as likely as privacy allows, with a value from the same draw",
+    "stability": "adds noise to each count and reports what is above a threshold",
+    "gaussian": "adds Gaussian noise to each count and reports what is above a threshold",
+    "sample_and_threshold": "keeps each unit of a key by a secret coin and reports keys of which enough were kept",
+    "misra_gries": "counts in a sketch of bounded memory, adds noise, and reports what is above a threshold",
+    "dense": "gives every key of a public list a noisy value, whether it occurs in the data or not",
+    "sparse": "reports the keys of a huge universe with the heaviest noisy counts",
+    "compact": "makes a small file that answers any key of a huge universe",
+}
 
 
 def add_commands(commands: Commands) -> None:
@@ -49,11 +60,12 @@ def add_commands(commands: Commands) -> None:
         commands,
         "publish",
         _publish,
+        _explain,
         summary="publish keys and counts of files",
         details=(
-            "Count the keys of files and publish those that privacy allows, each with a value from the same draw.\n"
+            "Count the keys of files and publish those that privacy allows, each with a noisy count.\n"
             "With -o the release is written as one Parquet file. Without it the released table is printed: readable\n"
-            "on a terminal, as CSV into a pipe or file, as JSON with --json; what is promised goes to standard error.\n"
+            "on a terminal, as CSV into a pipe or file, as JSON with --json; the guarantee goes to standard error.\n"
             "\n"
             "Mechanisms: weighted_sample, stability, gaussian, sample_and_threshold and misra_gries (which counts in\n"
             "a sketch of bounded memory) report keys of the data and need --delta. dense, sparse and compact need\n"
@@ -70,38 +82,28 @@ def add_commands(commands: Commands) -> None:
         also="dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet",
     )
     add_source(parser)
-    parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
+    add_unit(parser)
     add_unit_bound(parser)
     add_release_options(parser, pure=True)
-    parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
-    parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
-    parser.add_argument(
-        "--engine",
-        choices=("auto", "polars", "duckdb", "spark"),
-        default="auto",
-        help="what reads and counts (default: auto); the release follows the same law",
-    )
-    parser.add_argument("--mechanism", default="weighted_sample", help="see above (default: weighted_sample)")
-    parser.add_argument("--universe", metavar="NAME", help="all keys there may be: a name, or for dense a file of keys")
-    parser.add_argument(
+    add_counting(parser)
+    add_choice(parser, "--engine", ("auto", "polars", "duckdb", "spark"), "what reads and counts", default="auto")
+    add_value(parser, "--mechanism", "NAME", "see above", default=MECHANISMS[0], choices=MECHANISMS)
+    add_value(parser, "--universe", "NAME", "all keys there may be: a name, or for dense a file of keys")
+    add_number(
+        parser,
         "--capacity",
-        metavar="N",
-        type=whole_number,
-        help="counters of misra_gries, keys a sparse release holds, or occurrences a compact one is made from "
+        "N",
+        "counters of misra_gries, keys a sparse release holds, or occurrences a compact one is made from "
         "(default: 10000; strict time: 100)",
     )
-    parser.add_argument("--bound", metavar="N", type=whole_number, help="largest count of dense, sparse and compact")
-    parser.add_argument(
-        "--beyond-capacity",
-        choices=("subsample", "refuse"),
-        help="compact: keep a random choice of so many occurrences (default), or refuse data with more distinct keys",
-    )
+    add_number(parser, "--bound", "N", "largest count of dense, sparse and compact")
+    beyond = "compact: keep a random choice of so many occurrences (default), or refuse data with more distinct keys"
+    add_choice(parser, "--beyond-capacity", ("subsample", "refuse"), beyond)
+    add_flag(parser, "--strict-time", "sparse from a fixed number of bits; slow")
+    sampling = "ppswor:RATE or priority:RATE, with :POWER if it is not 1, or ppswor:size=KEYS (default: no sampling)"
+    add_value(parser, "--sampling", "SCHEME", sampling)
     add_ledger_options(parser)
-    parser.add_argument("--strict-time", action="store_true", help="sparse from a fixed number of bits; slow")
-    add_sampling(
-        parser,
-        help="ppswor:RATE or priority:RATE, with :POWER if it is not 1, or ppswor:size=KEYS (default: no sampling)",
-    )
+    add_output_options(parser)
 
 
 def _publish(arguments: argparse.Namespace) -> None:
@@ -112,31 +114,13 @@ def _publish(arguments: argparse.Namespace) -> None:
     if arguments.mechanism == "compact" and request.output is None:
         raise InvalidParameter("mechanism 'compact' makes no table to print; say with -o which file to write.")
     release = publish(
-        request.source,
-        key=arguments.key,
-        unit=arguments.unit,
-        max_keys_per_unit=arguments.max_keys_per_unit,
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        mechanism=arguments.mechanism,
-        universe=arguments.universe,
-        capacity=arguments.capacity,
-        bound=arguments.bound,
-        strict_time=arguments.strict_time,
-        beyond_capacity=arguments.beyond_capacity,
+        source_of(arguments),
+        **given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
+        **given(arguments, "mechanism universe capacity bound strict_time beyond_capacity table query"),
         sampling=sampling_of(arguments),
         values=not arguments.keys_only,
-        ledger=ledger_of(arguments),
-        count=arguments.count,
-        nulls=arguments.nulls,
-        format=arguments.format,
-        memory_limit=arguments.memory_limit,
-        randomness=request.randomness,
-        progress=request.progress,
-        table=arguments.table,
-        query=arguments.query,
-        engine=arguments.engine,
         types=types_of(arguments),
+        **request.common,
     )
     if isinstance(release, Release):
         deliver(arguments, request, release)
@@ -144,130 +128,52 @@ def _publish(arguments: argparse.Namespace) -> None:
         _deliver_compact(arguments, request, cast("CompactRelease", release))
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the shared options of ``publish`` and ``sanitize`` come down to."""
-
-    source: str | list[str]
-    output: Path | None
-    confidence: Fraction
-    randomness: BitSource | None
-    progress: bool | None
-
-
-def prepare(arguments: argparse.Namespace) -> Request:
-    """Check what can be checked before anything is read."""
-    from dptally.estimates.frequencies import as_confidence
-    from dptally.randomness import SeededBits
-
-    seed = arguments.not_private_seed
-    return Request(
-        source=source_of(arguments),
-        confidence=as_confidence("0.95" if arguments.confidence is None else arguments.confidence),
-        output=None if arguments.output is None else _checked_output(arguments),
-        randomness=None if seed is None else SeededBits(seed),
-        progress=False if arguments.quiet or arguments.no_progress else None,
-    )
-
-
-def deliver(arguments: argparse.Namespace, request: Request, release: Release) -> None:
-    """Write or print a release, and say what it is."""
-    from dptally.cli.printing import describe, json_rows, print_json, print_rows
-
-    output = request.output
-    if output is not None:
-        save_release(release.save, output, overwrite=arguments.overwrite)
-    if arguments.json:
-        facts = {**describe(release), "output": None if output is None else str(output)}
-        rows = {} if output is not None else {"rows": json_rows(release.table(confidence=request.confidence))}
-        print_json({**facts, **rows})
-    elif output is None:
-        print_rows(release, release.table(confidence=request.confidence))
-    if not arguments.quiet and not arguments.json:
-        summarize(release, output, remark=output is None)
-
-
 def _deliver_compact(arguments: argparse.Namespace, request: Request, release: CompactRelease) -> None:
     """Write a compact release, and say what it is."""
-    from dptally.cli.printing import describe, print_json, say
+    from dptally.cli.printing import describe, print_json, say, say_guarantee
 
     output = Path(request.output or "")
     save_release(release.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:
-        say(
-            f"Counts of all {release.universe.size:,} keys of {release.universe.name} written to {output}.",
-            style="bold",
-        )
+        keys = f"all {release.universe.size:,} keys of {release.universe.name}"
+        say(f"Counts of {keys} written to {output}.", style="bold")
         if release.beyond_capacity == "subsample":
             say(f"If the data has more than {release.capacity:,} occurrences, the counts are those of a random choice.")
-        say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
-        say(f"Certificate: {release.certificate}")
+        say_guarantee(release)
         file = shlex.quote(str(output))
         say(f"Next: `dptally count {file} KEY`, `dptally show {file}`.")
 
 
-def _checked_output(arguments: argparse.Namespace) -> Path:
-    """Refuse an output that cannot or must not be written, before anything is read."""
-    from dptally.files import check_target
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    from dptally.exact import as_count
+    from dptally.planning.mechanisms import Setting, sampled_name
+    from dptally.privacy.composition import LARGEST_UNIT
 
-    output = Path(arguments.output)
-    if arguments.confidence is not None:
-        raise InvalidParameter(
-            "--confidence is for a printed table: the bounds of a file are computed when it is read; see dptally top."
-        )
-    if output.suffix.lower() in _OTHER_FORMATS:
-        raise InvalidParameter(
-            f"-o writes a Parquet file, and {output} is named otherwise; leave out -o and redirect to get CSV or JSON."
-        )
-    check_target(output, overwrite=arguments.overwrite)
-    return output
-
-
-def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
-    """Say what was released, what is promised, and what to do next."""
-    from dptally.cli.printing import say
-
-    place = "" if output is None else f" to {output}"
-    say(f"{len(release):,} {'key' if len(release) == 1 else 'keys'} released{place}.", style="bold", remark=remark)
-    if not len(release):
-        say(_why_empty(release), remark=remark)
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=remark)
-    say(f"Certificate: {release.certificate}", remark=remark)
-    if release.guarantee.sketch_capacity is not None:
-        say(str(release.sketch_error()), remark=remark)
-    if output is not None and len(release):
-        file = shlex.quote(str(output))
-        say(f"Next: `dptally top {file}`, `dptally show {file}`, `dptally plot {file} -o picture.png`.", remark=remark)
-
-
-def _why_empty(release: Release) -> str:
-    from fractions import Fraction
-
-    if release.law.keep is not None:
-        return (
-            f"No key stood out: more than {release.law.keep:,} keys, or none, had the largest noisy counts. "
-            "A larger capacity, more data, coarser keys, fewer keys per unit, or a larger epsilon would release more."
-        )
-    half, likely = (release.law.first_frequency(share) for share in (Fraction(1, 2), Fraction(95, 100)))
-    if half is None or likely is None:
-        chances = "Sampling takes no key often enough to be likely to appear."
-    else:
-        chances = f"A key is reported half the time at frequency {half:,}, and 95 % of the time at {likely:,}"
-        chances += f"{_beyond_shortfall(release)}."
-    more = "More data" if release.guarantee.sketch_capacity is None else "More counters (--capacity)"
-    return (
-        f"No key was frequent enough to be told apart from chance. {chances} "
-        f"{more}, coarser keys, fewer keys per unit, or a larger epsilon or delta would release more."
+    name = arguments.mechanism
+    pure = name in _PURE
+    if pure and arguments.universe is None:
+        raise InvalidParameter(f"mechanism {name!r} needs a universe: all keys there may be, such as 'ipv4'.")
+    keys = as_count("max_keys_per_unit", arguments.max_keys_per_unit, largest=LARGEST_UNIT)
+    if arguments.unit is None and keys > 1:
+        raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
+    epsilon, delta = numbers_of(arguments, pure=pure)
+    scheme = sampling_of(arguments)
+    expect = ""
+    if not pure and (scheme is None or scheme.size is None):
+        setting = Setting(
+            epsilon, delta, keys, by_unit=arguments.unit is not None, values=not arguments.keys_only,
+            sampling=scheme, capacity=10_000 if arguments.capacity is None else arguments.capacity,
+        )  # fmt: skip
+        expect = expected(setting, name if scheme is None else sampled_name(scheme))
+    columns = " and ".join(repr(column) for column in arguments.key)
+    counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
+    sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
+    does = (
+        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}, which "
+        f"{_WAYS[name]}.{sampled}"
     )
-
-
-def _beyond_shortfall(release: Release) -> str:
-    """What a sketch takes from frequencies before noise and threshold, in words; nothing where counts are exact."""
-    if release.guarantee.sketch_capacity is None:
-        return ""
-    shortfall = release.sketch_error().sketch
-    if shortfall is None:
-        return ", above a shortfall of the sketch that is not told"
-    return f", above the shortfall of the sketch of up to {shortfall:,}"
+    return explain_release(
+        arguments, does, pure=pure, unit=arguments.unit, keys=keys, resources=COUNTING, expect=expect
+    )

@@ -10,12 +10,26 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.delivery import prepare
+from dptally.cli.explain import COUNTING, Explanation, explain_release, outputs
+from dptally.cli.options import (
+    DATABASES,
+    DELTA,
+    EPSILON,
+    add_counting,
+    add_ledger_options,
+    add_output_options,
+    add_source,
+    add_unit,
+    confidence_of,
+    given,
+    source_of,
+    types_of,
+)
 from dptally.cli.outputs import save_release
-from dptally.cli.parser import DATABASES, add_command, add_confidence, add_source, source_of, types_of, whole_number
+from dptally.cli.parser import add_choice, add_command, add_number, add_value
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -28,21 +42,13 @@ if TYPE_CHECKING:
 __all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
-_NEEDED = {"input": "INPUT", "value": "--value", "low": "--low", "high": "--high", "epsilon": "--epsilon"}
-_OF_DATA = {
-    **_NEEDED,
-    "unit": "--unit",
-    "delta": "--delta",
-    "resolution": "--resolution",
-    "count": "--count",
-    "format": "--format",
-    "table": "--table",
-    "query": "--query",
-    "types": "--type",
-    "output": "--output",
-    "ledger": "--ledger",
-    "not_private_seed": "--not-private-seed",
-}
+_MECHANISMS = ("sample_and_threshold", "weighted_sample", "dense")
+_NEEDED = ("input", "value", "low", "high", "epsilon")
+_OF_DATA = (
+    *_NEEDED,
+    *("unit", "delta", "resolution", "count", "format", "table", "query", "types", "output", "ledger"),
+    "not_private_seed",
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -51,10 +57,11 @@ def add_commands(commands: Commands) -> None:
         commands,
         "quantile",
         _quantile,
+        _explain,
         summary="publish quantiles of a column of numbers, dates or times",
         details=(
-            "Publish a tree of counts over a public interval, and print quantiles of it with bounds. With -o the tree\n"
-            "is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
+            "Publish a tree of counts over a public interval, and print quantiles of it with confidence intervals.\n"
+            "With -o the tree is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
             "dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.\n"
             "\n"
             "Without --from, INPUT, --value, --low, --high and --epsilon are needed. A column declared as integers is\n"
@@ -70,52 +77,30 @@ def add_commands(commands: Commands) -> None:
         also="dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense",
     )
     add_source(parser, needed=False)
-    parser.add_argument(
-        "--from", metavar="FILE", dest="saved", help="ask a tree written with -o instead of data; spends nothing"
-    )
-    parser.add_argument("--value", metavar="COLUMN", help="the column of numbers, dates or times")
-    for name, what in (("--low", "smallest"), ("--high", "largest")):
-        parser.add_argument(name, metavar="VALUE", help=f"{what} value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
-    parser.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
-    parser.add_argument("--epsilon", metavar="E", help='read exactly: "0.1" is 1/10, "1/3" works too')
-    parser.add_argument("--delta", metavar="D", help="well below one over the number of units, as 1e-6; not for dense")
-    parser.add_argument(
-        "-q",
-        "--quantile",
-        metavar="Q",
-        action="append",
-        help="share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet",
-    )
-    parser.add_argument(
-        "--resolution", metavar="N", type=whole_number, help="bins (default: 1024; no more than whole values)"
-    )
-    parser.add_argument("--branching", metavar="B", type=whole_number, default=4, help="of the tree (default: 4)")
-    parser.add_argument(
-        "--mechanism",
-        default="sample_and_threshold",
-        help="sample_and_threshold (default), weighted_sample, or dense, which has delta 0",
-    )
-    parser.add_argument("--outside", choices=("clamp", "drop"), default="clamp", help="other values (default: clamp)")
-    parser.add_argument("--count", metavar="COLUMN", help="counts, for data that is already aggregated")
-    parser.add_argument("--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the name does not tell")
-    parser.add_argument("--memory-limit", metavar="SIZE", help="for the counting engine, such as 2GB")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the tree (Parquet)")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_value(parser, "--from", "FILE", "ask a tree written with -o instead of data; spends nothing", dest="saved")
+    add_value(parser, "--value", "COLUMN", "the column of numbers, dates or times")
+    add_value(parser, "--low", "VALUE", "smallest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
+    add_value(parser, "--high", "VALUE", "largest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
+    add_unit(parser)
+    add_value(parser, "--epsilon", "E", EPSILON)
+    add_value(parser, "--delta", "D", f"{DELTA}; not for dense")
+    share = "share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet"
+    add_value(parser, "-q --quantile", "Q", share, action="append")
+    add_number(parser, "--resolution", "N", "bins (default: 1024; no more than whole values)")
+    add_number(parser, "--branching", "B", "of the tree", default=4)
+    mechanisms = "sample_and_threshold (default), weighted_sample, or dense, which has delta 0"
+    add_value(parser, "--mechanism", "NAME", mechanisms, default=_MECHANISMS[0], choices=_MECHANISMS)
+    add_choice(parser, "--outside", ("clamp", "drop"), "other values", default="clamp")
+    add_counting(parser)
     add_ledger_options(parser)
-    add_confidence(parser)
-    parser.add_argument(
-        "--not-private-seed", metavar="N", type=whole_number, help="repeatable draws for tests: not private"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print nothing but what was asked for; no short form")
-    parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
+    add_output_options(parser, quiet="--quiet")
 
 
 def _quantile(arguments: argparse.Namespace) -> None:
-    from dptally.cli.printing import print_json, say
-    from dptally.estimates.frequencies import as_confidence
+    from dptally.cli.printing import print_json, say, say_guarantee
     from dptally.releases.range_release import as_share
 
-    confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
+    confidence = confidence_of(arguments)
     shares = [as_share(q) for q in arguments.quantile or QUARTILES]
     release = _publish(arguments) if arguments.saved is None else _load(arguments)
     rows = quantile_rows(release, shares, confidence)
@@ -127,51 +112,33 @@ def _quantile(arguments: argparse.Namespace) -> None:
     print_quantiles(rows)
     if arguments.quiet:
         return
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=True)
-    say(f"Certificate, {release.grid.levels} levels together: {release.certificate}", remark=True)
+    say_guarantee(release, remark=True, label=f"Certificate, {release.grid.levels} levels together")
     if output is not None:
         say(f"Wrote {output}. Next: `dptally quantile --from {shlex.quote(output)} -q 0.9`.", remark=True)
 
 
 def _publish(arguments: argparse.Namespace) -> RangeRelease:
     """Publish a tree of the input, and write it where it was asked for."""
-    from dptally.files import check_target
     from dptally.quantiles import publish_quantiles
-    from dptally.randomness import SeededBits
 
-    missing = [written for name, written in _NEEDED.items() if getattr(arguments, name) in (None, [])]
+    missing = [name for name in _NEEDED if getattr(arguments, name) in (None, [])]
     if missing:
         raise InvalidParameter(
-            f"the following arguments are required: {', '.join(missing)}; see dptally quantile --help."
+            f"the following arguments are required: {_written(missing)}; see dptally quantile --help."
         )
     source = source_of(arguments)
-    output = None if arguments.output is None else Path(arguments.output)
-    if output is not None:
-        check_target(output, overwrite=arguments.overwrite)
+    request = prepare(arguments, also_printed=True)
     release = publish_quantiles(
         source,
-        value=arguments.value,
+        **given(arguments, "value unit epsilon delta resolution branching mechanism outside"),
+        **given(arguments, "count format memory_limit table query"),
         low=read_value("--low", arguments.low),
         high=read_value("--high", arguments.high),
-        unit=arguments.unit,
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        resolution=arguments.resolution,
-        branching=arguments.branching,
-        mechanism=arguments.mechanism,
-        outside=arguments.outside,
-        count=arguments.count,
-        format=arguments.format,
-        memory_limit=arguments.memory_limit,
-        ledger=ledger_of(arguments),
-        randomness=None if arguments.not_private_seed is None else SeededBits(arguments.not_private_seed),
-        progress=False if arguments.quiet or arguments.no_progress else None,
-        table=arguments.table,
-        query=arguments.query,
         types=types_of(arguments),
+        **request.common,
     )
-    if output is not None:
-        save_release(release.save, output, overwrite=arguments.overwrite)
+    if request.output is not None:
+        save_release(release.save, request.output, overwrite=arguments.overwrite)
     return release
 
 
@@ -179,10 +146,16 @@ def _load(arguments: argparse.Namespace) -> RangeRelease:
     """Read a saved tree; what is for data is refused."""
     from dptally.releases.range_release_file import load_ranges
 
-    given = [written for name, written in _OF_DATA.items() if getattr(arguments, name) not in (None, [])]
-    if given:
-        raise InvalidParameter(f"--from asks a saved tree and reads no data; leave out {', '.join(given)}.")
+    told = [name for name in _OF_DATA if getattr(arguments, name) not in (None, [])]
+    if told:
+        raise InvalidParameter(f"--from asks a saved tree and reads no data; leave out {_written(told)}.")
     return load_ranges(arguments.saved)
+
+
+def _written(names: list[str]) -> str:
+    """Arguments as they are written at the shell."""
+    special = {"input": "INPUT", "types": "--type"}
+    return ", ".join(special.get(name, f"--{name.replace('_', '-')}") for name in names)
 
 
 def quantile_rows(release: RangeRelease, shares: Iterable[object], confidence: object) -> list[dict[str, Any]]:
@@ -225,3 +198,24 @@ def read_value(name: str, text: str) -> int | float | datetime.date | datetime.d
 def _plain(value: object) -> object:
     """A value for JSON and tables."""
     return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    if arguments.saved is not None:
+        return Explanation(
+            "Read quantiles off a saved tree of counts.",
+            reads=(f"{arguments.saved} (public)",),
+            guarantee="That of the release: post-processing preserves it.",
+        )
+    shares = ", ".join(arguments.quantile or QUARTILES)
+    return explain_release(
+        arguments,
+        f"Cut the public interval from {arguments.low} to {arguments.high} into bins, publish a tree of counts over "
+        f"them by {arguments.mechanism!r}, and read the quantiles {shares} of {arguments.value!r} off it.",
+        pure=arguments.mechanism == "dense",
+        unit=arguments.unit,
+        writes=outputs(arguments, "the tree, which anyone may see"),
+        guarantee="All levels of the tree together; the interval must not depend on the data.",
+        cost="More quantiles of the same tree cost nothing.",
+        resources=COUNTING,
+    )

@@ -24,7 +24,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+from dptally.cli.explain import Explanation, explain_reading
+from dptally.cli.options import add_confidence, add_release, open_ledger
+from dptally.cli.parser import add_command, add_number, add_value
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +49,10 @@ def add_commands(commands: Commands) -> None:
         commands,
         "show",
         _show,
-        summary="what a release promises and holds",
+        lambda arguments: explain_reading(
+            arguments, "Show the guarantee, the certificate, first rows and how frequent the released keys are."
+        ),
+        summary="what a release guarantees and holds",
         details=(
             "Show the guarantee, the certificate, the first rows and how frequent the released keys are; of a tree by\n"
             "dptally quantile its quartiles, of one by dptally heavy-hitters its heaviest values and prefixes."
@@ -56,13 +61,16 @@ def add_commands(commands: Commands) -> None:
         also="dptally show release.parquet --json",
     )
     add_release(show)
-    show.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many rows (default: 10)")
+    add_number(show, "-n", "N", "how many rows", default=10)
     add_confidence(show)
 
     top = add_command(
         commands,
         "top",
         _top,
+        lambda arguments: explain_reading(
+            arguments, "List the released keys with the largest values, with confidence intervals."
+        ),
         summary="the most frequent released keys",
         details=(
             "The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.\n"
@@ -73,13 +81,14 @@ def add_commands(commands: Commands) -> None:
         also="dptally top release.parquet -n 1000 > top.csv",
     )
     add_release(top)
-    top.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys (default: 10)")
+    add_number(top, "-n", "N", "how many keys", default=10)
     add_confidence(top)
 
     count = add_command(
         commands,
         "count",
         _count,
+        lambda arguments: explain_reading(arguments, "Look up the values of given keys, with confidence intervals."),
         summary="the counts of given keys",
         details=(
             "The value of each key with bounds. A compact release answers any key of its universe, a table those it\n"
@@ -102,6 +111,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "sum",
         _sum,
+        lambda arguments: explain_reading(arguments, "Add up counts over released keys, with a confidence interval."),
         summary="the sum of counts over released keys",
         details=(
             "Sum of counts over the released keys of a selection, with a confidence interval. Keys that were not\n"
@@ -128,6 +138,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "verify",
         _verify,
+        _explain_verify,
         summary="check the certificate of a release",
         details=(
             "Rebuild the probability table from the release's parameters, compute its exact privacy loss again,\n"
@@ -138,7 +149,7 @@ def add_commands(commands: Commands) -> None:
         also="dptally verify release.parquet --json",
     )
     add_release(verify)
-    verify.add_argument("--ledger", metavar="FILE", help="check also that this ledger has what the release spent")
+    add_value(verify, "--ledger", "FILE", "check also that this ledger has what the release spent")
 
 
 def load_table(path: str) -> Release:
@@ -379,9 +390,7 @@ def _verify(arguments: argparse.Namespace) -> None:
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:
-        from dptally.ledger import Ledger
-
-        found["entry"] = Ledger(arguments.ledger, read_only=True).find(release.guarantee).number
+        found["entry"] = open_ledger(arguments.ledger, read_only=True).find(release.guarantee).number
     if arguments.json:
         facts = release.describe()
         print_json({"verified": True, "certificate": facts.get("plan", facts)["certificate"], **found})
@@ -392,3 +401,16 @@ def _verify(arguments: argparse.Namespace) -> None:
         say(f"{arguments.ledger} has what it spent, as entry {found['entry']}.")
     if not release.guarantee.private:
         say(str(release.guarantee), style="bold red")
+
+
+def _explain_verify(arguments: argparse.Namespace) -> Explanation:
+    paid = "" if arguments.ledger is None else " Then find the entry of the ledger that paid for it."
+    ledger = () if arguments.ledger is None else (f"{arguments.ledger} (ledger)",)
+    return explain_reading(
+        arguments,
+        "Rebuild the probability table of the release from its parameters, compute its exact privacy loss, and compare "
+        f"it with the certificate. That values were sampled from this table, no file can show.{paid}",
+        reads=(f"{arguments.release} (public)", *ledger),
+        guarantee="That of the release, verified again.",
+        resources="Usually below a second; some seconds with sampling or a very small epsilon.",
+    )

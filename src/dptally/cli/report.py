@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.parser import add_command, add_confidence, add_release, whole_number
+from dptally.cli.explain import Explanation, explain_reading, outputs
+from dptally.cli.options import add_confidence, add_release
+from dptally.cli.parser import add_command, whole_number
 from dptally.cli.signals import to_completion
 
 if TYPE_CHECKING:
@@ -25,9 +27,10 @@ def add_commands(commands: Commands) -> None:
         commands,
         "report",
         _report,
+        _explain,
         summary="a page about a release, to show to anyone",
         details=(
-            "Write one HTML page: what is promised in plain words, how it was checked, the most frequent keys with\n"
+            "Write one HTML page: the guarantee in plain words, how it was verified, the most frequent keys with\n"
             "bounds, what privacy hides, questions one can ask, how to cite. The page loads nothing, works without\n"
             "scripts, and is made from nothing but the release, whose certificate is checked again first."
         ),
@@ -77,3 +80,20 @@ def _report(arguments: argparse.Namespace) -> None:
     say(f"Report written to {place}.")
     if charts:
         say(f"Charts: {', '.join(str(chart) for chart in charts)}")
+
+
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    from dptally.report.writing import CHART_FORMATS
+
+    writes = outputs(arguments, "the page, which anyone may see")
+    if arguments.charts is not None:
+        kinds = " and ".join(kind.upper() for kind in arguments.chart_format or CHART_FORMATS)
+        writes = (*writes, f"{arguments.charts}/: its charts as {kinds}")
+    return explain_reading(
+        arguments,
+        "Verify the certificate of the release again, and write one HTML page about it: the guarantee, how it was "
+        "verified, the most frequent keys with confidence intervals, and what privacy hides. The page loads and sends "
+        "nothing.",
+        writes=writes,
+        resources="About a second; some seconds with sampling or a very small epsilon.",
+    )

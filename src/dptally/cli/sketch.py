@@ -14,9 +14,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.ledger import add_ledger_options, ledger_of
+from dptally.cli.delivery import deliver, prepare
+from dptally.cli.explain import Explanation, explain_release, inputs
+from dptally.cli.options import (
+    add_format,
+    add_ledger_options,
+    add_output_options,
+    add_overwrite,
+    add_privacy,
+    add_unit,
+    add_unit_bound,
+    given,
+)
 from dptally.cli.outputs import save
-from dptally.cli.parser import Parser, add_command, add_output_options, add_privacy, whole_number
+from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_number, add_value
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -27,16 +38,19 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
+_PRIVATE = "None: the sketch holds private data and must not leave its owner."
+_UNSPENT = "Nothing is spent before the sketch is published."
+
 
 def add_commands(commands: Commands) -> None:
     """Add ``sketch`` with its own commands."""
-    group = commands.add_parser(
+    inner = add_group(
+        commands,
         "sketch",
-        help="streams in bounded memory: build, merge, publish",
-        description="Summarise streams in bounded memory by Misra-Gries sketches, and publish them privately.",
-        epilog="example:\n  dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
+        summary="streams in bounded memory: build, merge, publish",
+        details="Summarise streams in bounded memory by Misra-Gries sketches, and publish them privately.",
+        example="dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
     )
-    inner = group.add_subparsers(title="commands", dest="sketch_command", metavar="COMMAND", required=True)
     _add_build(inner)
     _add_merge(inner)
     _add_show(inner)
@@ -48,6 +62,7 @@ def _add_build(commands: Commands) -> None:
         commands,
         "build",
         _build,
+        _explain_build,
         summary="make a sketch of files or of standard input",
         details=(
             "Count keys in bounded memory. The sketch file is private: only its owner may read it.\n"
@@ -57,24 +72,16 @@ def _add_build(commands: Commands) -> None:
         example="dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
         also="dptally sketch build events.parquet --key url --unit user --max-keys-per-unit 8 -o users.sketch",
     )
-    build.add_argument(
-        "input", metavar="INPUT", nargs="+", help="file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
-    )
-    build.add_argument("--key", metavar="COLUMN", required=True, help="key column")
-    build.add_argument(
-        "-k", "--capacity", metavar="K", type=whole_number, default=10_000, help="how many counters (default: 10000)"
-    )
-    build.add_argument("--unit", metavar="COLUMN", help="whose privacy (default: every row is its own unit)")
-    build.add_argument(
-        "--max-keys-per-unit", metavar="L", type=whole_number, default=1, help="with --unit (default: 1)"
-    )
-    build.add_argument(
-        "--kind",
-        choices=("string", "bytes", "integer", "unsigned"),
-        help="what keys are; left out, the declared type of the column, or text in files that declare none",
-    )
-    build.add_argument("--format", choices=("csv", "tsv", "jsonl", "parquet"), help="where the file name does not tell")
-    build.add_argument("--checkpoint", metavar="FILE", help="where to write the sketch while it is being made")
+    files = "file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
+    add_value(build, "input", "INPUT", files, nargs="+")
+    add_value(build, "--key", "COLUMN", "key column", required=True)
+    add_number(build, "-k --capacity", "K", "how many counters", default=10_000)
+    add_unit(build)
+    add_unit_bound(build)
+    kind = "what keys are; left out, the declared type of the column, or text in files that declare none"
+    add_choice(build, "--kind", ("string", "bytes", "integer", "unsigned"), kind)
+    add_format(build)
+    add_value(build, "--checkpoint", "FILE", "where to write the sketch while it is being made")
     _add_output(build)
 
 
@@ -83,6 +90,7 @@ def _add_merge(commands: Commands) -> None:
         commands,
         "merge",
         _merge,
+        _explain_merge,
         summary="merge sketches of several streams",
         details=(
             "Merge sketches of equal capacity into one of that capacity. With --sum, their sensitivity is reduced\n"
@@ -92,8 +100,8 @@ def _add_merge(commands: Commands) -> None:
         example="dptally sketch merge monday.sketch tuesday.sketch -o both.sketch",
         also="dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch",
     )
-    merge.add_argument("sketch", metavar="SKETCH", nargs="+", help="files written by dptally sketch build")
-    merge.add_argument("--sum", action="store_true", help="reduce their sensitivity and add them up")
+    add_value(merge, "sketch", "SKETCH", "files written by dptally sketch build", nargs="+")
+    add_flag(merge, "--sum", "reduce their sensitivity and add them up")
     _add_output(merge)
 
 
@@ -102,13 +110,14 @@ def _add_show(commands: Commands) -> None:
         commands,
         "show",
         _show,
+        _explain_show,
         summary="what a sketch holds, for its owner only",
         details="Show the largest counters of a sketch. What is shown is private: it must not leave the data's owner.",
         example="dptally sketch show s.sketch -n 20",
         also="dptally sketch show s.sketch --json",
     )
-    show.add_argument("sketch", metavar="SKETCH", help="a file written by dptally sketch build or merge")
-    show.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys (default: 10)")
+    add_value(show, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
+    add_number(show, "-n", "N", "how many keys", default=10)
 
 
 def _add_publish(commands: Commands) -> None:
@@ -116,42 +125,33 @@ def _add_publish(commands: Commands) -> None:
         commands,
         "publish",
         _publish,
+        _explain_publish,
         summary="publish a sketch privately",
         details=(
-            "Add noise that fits what the sketch is (of one stream, merged, of units, or added up), and publish what\n"
-            "is above the threshold. A twentieth of epsilon goes to telling how far the sketch falls short of\n"
-            "frequencies; --shortfall S states it instead, and --shortfall unknown leaves it open."
+            "Add noise that fits the kind of sketch (of one stream, merged, of units, or added up), and publish what\n"
+            "is above the threshold. A twentieth of epsilon is spent on how far the sketch falls short of true\n"
+            "counts; --shortfall S states it instead, and --shortfall unknown leaves it open."
         ),
         example="dptally sketch publish s.sketch --epsilon 1 --delta 1e-6 -o release.parquet",
         also="dptally sketch publish s.sketch --epsilon 1 --universe ipv4 -o release.parquet",
     )
-    publish.add_argument("sketch", metavar="SKETCH", help="a file written by dptally sketch build or merge")
+    add_value(publish, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
     add_privacy(publish, keys_only=False, pure=True)
-    publish.add_argument("--universe", metavar="NAME", help="all keys there may be, as ipv4 or uint64: delta is then 0")
-    publish.add_argument("--name", metavar="COLUMN", help="name of the key column in the release")
-    publish.add_argument(
-        "--elements-per-unit",
-        metavar="M",
-        type=whole_number,
-        default=1,
-        help="elements of one unit in the stream, equal ones or not (default: 1)",
-    )
-    publish.add_argument("--shortfall", metavar="S", default="private", help="private, unknown, or a number")
-    publish.add_argument(
-        "--minimise",
-        choices=("threshold", "error"),
-        default="threshold",
-        help="of the noise (default: threshold)",
-    )
+    add_value(publish, "--universe", "NAME", "all keys there may be, as ipv4 or uint64: delta is then 0")
+    add_value(publish, "--name", "COLUMN", "name of the key column in the release")
+    elements = "elements of one unit in the stream, equal ones or not"
+    add_number(publish, "--elements-per-unit", "M", elements, default=1)
+    add_value(publish, "--shortfall", "S", "private, unknown, or a number", default="private")
+    add_choice(publish, "--minimise", ("threshold", "error"), "of the noise", default="threshold")
     add_ledger_options(publish)
     add_output_options(publish)
 
 
 def _add_output(parser: Parser) -> None:
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write the sketch")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
-    parser.add_argument("--no-progress", action="store_true", help="show no progress on a terminal")
+    add_value(parser, "-o --output", "FILE", "where to write the sketch", required=True)
+    add_overwrite(parser)
+    add_flag(parser, "-q --quiet", "print only the requested output")
+    add_flag(parser, "--no-progress", "show no progress on a terminal")
 
 
 def _build(arguments: argparse.Namespace) -> None:
@@ -217,7 +217,7 @@ def _show(arguments: argparse.Namespace) -> None:
         return
     say(
         f"{arguments.sketch}: {sketch.form} sketch, {len(sketch):,} of {sketch.capacity:,} counters, {sketch.total:,} "
-        f"elements; frequencies exceed counters by at most {sketch.shortfall:,}.",
+        f"elements; true counts exceed counters by at most {sketch.shortfall:,}.",
         style="bold",
     )
     say("What follows is private: for the data's owner only.", style="bold red")
@@ -225,22 +225,14 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from dptally.cli.publish import deliver, prepare
     from dptally.sketches import load_sketch
 
-    arguments.input = [arguments.sketch]
     request = prepare(arguments)
-    sketch = load_sketch(arguments.sketch)
-    release = sketch.publish(
-        arguments.epsilon,
-        arguments.delta,
-        universe=arguments.universe,
-        name=arguments.name,
-        elements_per_unit=arguments.elements_per_unit,
+    del request.common["progress"]  # a sketch is small
+    release = load_sketch(arguments.sketch).publish(
+        **given(arguments, "epsilon delta universe name elements_per_unit minimise"),
         shortfall=_shortfall(arguments.shortfall),
-        minimise=arguments.minimise,
-        ledger=ledger_of(arguments),
-        randomness=request.randomness,
+        **request.common,
     )
     deliver(arguments, request, release)
 
@@ -252,3 +244,52 @@ def _shortfall(text: str) -> Any:
         return int(text)
     except ValueError:
         raise InvalidParameter(f"--shortfall must be private, unknown or a whole number, got {text[:40]!r}.") from None
+
+
+def _explain_build(arguments: argparse.Namespace) -> Explanation:
+    whose = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
+    written: tuple[str, ...] = (f"{arguments.output}: the sketch, PRIVATE, for its owner only",)
+    if arguments.checkpoint is not None:
+        written += (f"{arguments.checkpoint}: the sketch so far, PRIVATE, every so often",)
+    return Explanation(
+        f"Count how many {whose} each value of {arguments.key!r} has, in {arguments.capacity:,} counters.",
+        reads=inputs(arguments),
+        writes=written,
+        guarantee=_PRIVATE,
+        cost=_UNSPENT,
+        resources=f"Some ten million rows a second; memory for {arguments.capacity:,} counters, whatever the data.",
+    )
+
+
+def _explain_merge(arguments: argparse.Namespace) -> Explanation:
+    way = "Reduce the sensitivity of sketches and add them up" if arguments.sum else "Merge sketches into one"
+    return Explanation(
+        f"{way}, of equal capacity.",
+        reads=tuple(f"{name} (private)" for name in arguments.sketch),
+        writes=(f"{arguments.output}: the sketch, PRIVATE, for its owner only",),
+        guarantee=_PRIVATE,
+        cost=_UNSPENT,
+        resources="Less than a second for each sketch; memory for their counters.",
+    )
+
+
+def _explain_show(arguments: argparse.Namespace) -> Explanation:
+    return Explanation(
+        f"Show the {arguments.n:,} largest counters of a sketch, as they are.",
+        reads=(f"{arguments.sketch} (private)",),
+        guarantee="None: what is printed is private and must not leave the data's owner.",
+        cost="Nothing is spent, because nothing may be shown to anyone.",
+    )
+
+
+def _explain_publish(arguments: argparse.Namespace) -> Explanation:
+    part = "A twentieth of epsilon is spent on how far the sketch falls short of true counts."
+    return explain_release(
+        arguments,
+        "Add noise that fits the kind of sketch (of one stream, merged, of units, or added up), and release what is "
+        "above the threshold that privacy needs.",
+        pure=arguments.universe is not None,
+        unit="unit of the sketch",
+        reads=(f"{arguments.sketch} (private)",),
+        cost=part if arguments.shortfall == "private" else "",
+    )

@@ -124,7 +124,7 @@ class _MostLikelyOfSample(_Weights):
         super().__init__(law, of)
         if not law.values:
             raise InvalidParameter(
-                "without values no frequency is most likely under a sampling scheme; use kind='lower'."
+                "without values no frequency is most likely under a sampling scheme; use `kind='lower'`."
             )
         self._known: dict[int, Fraction] = {}
 
@@ -232,7 +232,7 @@ class _NeverOverOfSample(_Weights):
         if value > _LARGEST_SAMPLE_VALUE:
             raise InvalidParameter(
                 f"with a sampling scheme, weights that are never over are computed for values up to "
-                f"{_LARGEST_SAMPLE_VALUE:,} only; use kind='mle'."
+                f"{_LARGEST_SAMPLE_VALUE:,} only; use `kind='mle'`."
             )
         while len(self._scaled) < value:
             self._extend()
@@ -282,7 +282,7 @@ class _Unbiased(_Weights):
         if value > _LARGEST_UNBIASED_VALUE:
             raise InvalidParameter(
                 f"the unbiased estimator is computed for values up to {_LARGEST_UNBIASED_VALUE} only; "
-                "use kind='mle' or kind='lower'."
+                "use `kind='mle'` or `kind='lower'`."
             )
         while value not in self._known:
             self._rows += 1

@@ -86,8 +86,8 @@ def _choose(epsilon: Fraction, delta: Fraction, rounds: int, composition: Compos
         share = epsilon / rounds, delta / rounds
     if share[0] < Fraction(1, 1000):
         raise InvalidParameter(
-            f"epsilon leaves each of {rounds} rounds less than 1/1000, below which no law is judged; "
-            "choose fewer levels or composition='exact'."
+            f"epsilon leaves each of {rounds} rounds less than 1/1000, below which no table is verified; "
+            "choose fewer levels or `composition='exact'`."
         )
     rate, threshold = best_pair(*share)
     return certify_round_law(rate, threshold, rounds, composition, share[0], epsilon=epsilon, delta=delta)

@@ -96,7 +96,7 @@ class Ledger:
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
         if not self.path.exists():
             if asked is None or read_only:
-                raise InvalidParameter(f"{self.path} is not there; give epsilon and delta to make a new ledger.")
+                raise InvalidParameter(f"{self.path} does not exist; give epsilon and delta to make a new ledger.")
             Storage.create(self.path, _header(Budget(*asked, accounting or "basic"), named or ()))
         self._storage = Storage(self.path, read_only=read_only)
         self._books = Books(str(self.path))
@@ -337,8 +337,8 @@ class Ledger:
         if unit is not None and before is not None and unit != before:
             raise InvalidParameter(
                 f"{self.path} has releases that protect {before!r}, and this one protects {unit!r}: guarantees for "
-                "different privacy units cannot be composed; use a ledger for each, or account(unit=...) if both mean "
-                "the same units."
+                "different privacy units cannot be composed; use a ledger for each, or the same name for both "
+                "units if they are the same (Ledger.account(unit=...), --ledger-unit)."
             )
         if len(books.hashes) + _ROWS_OF_AN_ENTRY > MOST_ROWS:
             raise InvalidParameter(f"{self.path} is full: it has as many rows as a ledger can have.")

@@ -106,7 +106,7 @@ def plan(
     if inverse and (frequency is None or probability is None):
         raise InvalidParameter("an inverse question needs both: frequency and probability.")
     if epsilon is None and not inverse:
-        raise InvalidParameter("epsilon is missing; leave it out only with frequency and probability.")
+        raise InvalidParameter("epsilon is missing; leave it out only to find it for a frequency and a probability.")
     if universe is None:
         if delta is None and not (inverse and epsilon is not None):
             raise InvalidParameter("delta is missing; a plan for delta = 0 needs a universe, such as 'ipv4'.")

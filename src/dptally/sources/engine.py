@@ -327,7 +327,7 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.FatalException | MemoryError):
         if "max_temp_directory_size" in text or "temp_directory" in text or "No space left" in text:
             return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
-        return OutOfMemory("the work needs more memory than it may take; raise memory_limit.")
+        return OutOfMemory("the work needs more memory than it may take; raise `memory_limit`.")
     if "No space left" in text:
         return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
     name = _file_named_in(text, paths)

@@ -108,7 +108,7 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
     if None in formats:
         unknown = next(name for name in files if format_of_name(name) is None)
         raise InvalidParameter(
-            f"the name '{unknown}' does not tell its format; give format='csv', 'tsv', 'jsonl' or 'parquet'."
+            f"the name '{unknown}' does not show its format; give `format` as csv, tsv, jsonl or parquet."
         )
     if len(formats) > 1:
         raise InvalidParameter(f"all files must have one format, got {' and '.join(sorted(map(str, formats)))}.")

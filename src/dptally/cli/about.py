@@ -1,0 +1,153 @@
+"""The commands ``help``, ``completion`` and ``man``, made from the parser.
+
+JSON: help: `command`, `text`; completion: `shell`, `script`; man: `page` (the text), or with ``-o`` `output`.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dptally.cli.commands import build_parser
+from dptally.cli.explain import Explanation
+from dptally.cli.options import add_overwrite
+from dptally.cli.parser import Parser, add_command, add_value, inner_commands, leaf_commands
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dptally.cli.parser import Commands
+
+__all__ = ["add_commands"]
+
+_SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
+_FILES = ("FILE", "INPUT", "TABLE", "SAMPLE", "SKETCH", "RELEASE", "LEDGER")
+_MANUAL = """.TH DPTALLY 1 "" "dptally {version}" "User Commands"
+.SH NAME
+dptally \\- publish tables of private keys and counts under differential privacy
+.SH SYNOPSIS
+\\fBdptally\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR ...]
+.SH DESCRIPTION
+Every command takes \\fB\\-\\-json\\fR, which prints one JSON value, and \\fB\\-\\-explain\\fR, which describes what
+would be done, without doing it.
+.SH COMMANDS
+{commands}
+.SH EXIT STATUS
+0: done; 1: something failed; 2: a request that cannot be met; 130: interrupted.
+.SH ENVIRONMENT
+.TP
+DPTALLY_DEBUG=1
+Show the text of unexpected errors, which may quote data.
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``help``, ``completion`` and ``man``."""
+    told = add_command(
+        commands,
+        "help",
+        _help,
+        lambda _: _explained("Print the help of a command."),
+        summary="the help of a command",
+        details="Print the help of a command, as its --help does; of the whole program without one.",
+        example="dptally help publish",
+        also="dptally help sketch build",
+    )
+    add_value(told, "words", "COMMAND", "a command, with its inner command if it has some", nargs="*")
+
+    completion = add_command(
+        commands,
+        "completion",
+        _completion,
+        lambda _: _explained("Print a script that completes commands, options and file names in a shell."),
+        summary="complete commands and options in a shell",
+        details=(
+            "Print a script that makes a shell complete commands, options, their values and names of files.\n"
+            "For bash: source <(dptally completion bash), best from ~/.bashrc."
+        ),
+        example="dptally completion bash > ~/.local/share/bash-completion/completions/dptally",
+        also="dptally completion fish > ~/.config/fish/completions/dptally.fish",
+    )
+    completion.add_argument("shell", choices=_SHELLS, help="which shell the script is for")
+
+    manual = add_command(
+        commands,
+        "man",
+        _man,
+        lambda arguments: _explained("Print the manual page of all commands.", arguments.output),
+        summary="the manual page",
+        details="Print the manual page of all commands, or write it to a file that man can read.",
+        example="dptally man -o ~/.local/share/man/man1/dptally.1",
+        also="dptally man | man -l -",
+    )
+    add_value(manual, "-o --output", "FILE", "where to write it (default: standard output)")
+    add_overwrite(manual)
+
+
+def _explained(does: str, output: str | None = None) -> Explanation:
+    writes = () if output is None else (f"{output}: the manual page",)
+    return Explanation(does, writes=writes, cost="No privacy is spent.", resources="Less than a second.")
+
+
+def _help(arguments: Namespace) -> None:
+    found: Parser | None = build_parser()
+    for word in arguments.words:
+        found = None if found is None else inner_commands(found).get(word)
+    if found is None:
+        raise InvalidParameter(f"there is no command {' '.join(arguments.words)[:40]!r}; see dptally --help.")
+    _print(arguments, {"command": " ".join(arguments.words), "text": found.format_help()}, "text")
+
+
+def _completion(arguments: Namespace) -> None:
+    import shtab
+
+    parser = build_parser()
+    for _, command in leaf_commands(parser):
+        for action in command._actions:
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar == "DIR":
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    script = shtab.complete(parser, shell=arguments.shell)
+    _print(arguments, {"shell": arguments.shell, "script": script}, "script")
+
+
+def _man(arguments: Namespace) -> None:
+    import dptally
+    from dptally.files import check_target, complete_or_absent
+
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None:
+        check_target(output, overwrite=arguments.overwrite)
+    helps = []
+    for path, command in leaf_commands(build_parser()):
+        command.formatter_class = partial(RawDescriptionHelpFormatter, width=76)
+        helps.append(f'.SS "dptally {_roff(path)}"\n.nf\n{_roff(command.format_help())}.fi')
+    page = _MANUAL.format(version=_roff(dptally.__version__), commands="\n".join(helps))
+    if output is None:
+        _print(arguments, {"page": page}, "page")
+        return
+    with complete_or_absent(output, overwrite=arguments.overwrite) as file:
+        file.write(page.encode())
+    if arguments.json:
+        _print(arguments, {"output": str(output)}, "output")
+    else:
+        print(f"Wrote {output}.", file=sys.stderr)
+
+
+def _roff(text: str) -> str:
+    """Text in which nothing is an instruction of roff."""
+    lines = text.replace("\\", "\\e").replace("-", "\\-").split("\n")
+    return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in lines)
+
+
+def _print(arguments: Namespace, facts: dict[str, str], shown: str) -> None:
+    """Print facts as JSON, or one of them as it is."""
+    if arguments.json:
+        from dptally.cli.printing import print_json
+
+        print_json(facts)
+    else:
+        sys.stdout.write(facts[shown])

@@ -1,0 +1,260 @@
+"""Options that several commands share, and what they come down to. It imports no command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dptally.cli.parser import add_choice, add_flag, add_number, add_value
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import argparse
+    from fractions import Fraction
+
+    from dptally.cli.parser import Parser
+    from dptally.laws.sampling_schemes import Scheme
+    from dptally.ledger import Account, Ledger
+
+__all__ = [
+    "DATABASES",
+    "DELTA",
+    "EPSILON",
+    "MECHANISMS",
+    "add_confidence",
+    "add_counting",
+    "add_format",
+    "add_ledger_options",
+    "add_output_options",
+    "add_overwrite",
+    "add_privacy",
+    "add_release",
+    "add_release_options",
+    "add_source",
+    "add_unit",
+    "add_unit_bound",
+    "confidence_of",
+    "given",
+    "ledger_of",
+    "ledger_part",
+    "open_ledger",
+    "sampling_of",
+    "share_or_percentage",
+    "source_of",
+    "types_of",
+]
+
+DATABASES = (
+    "Databases: postgresql://user@host/database, duckdb:///file and sqlite:///file, with --table or --query.\n"
+    "Everyone on this machine can see the arguments of a program, so keep passwords out of the URL: put them\n"
+    "into the file that PGPASSFILE names, or into PGPASSWORD."
+)
+"""What the help of every command with `add_source` says about them."""
+
+EPSILON = "privacy-loss bound; smaller is more private. Parsed exactly: 0.1 means 1/10, and 1/3 works too"
+DELTA = "probability that the bound fails; choose it well below one over the number of units, such as 1e-6"
+
+
+MECHANISMS = (
+    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse", "compact",
+)  # fmt: skip
+"""What publishes tables."""
+
+
+def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
+    """The arguments of these names, separated by blanks, as the library takes them."""
+    return {name: getattr(arguments, name) for name in names.split()}
+
+
+def add_release(parser: Parser) -> None:
+    """The release file a command reads."""
+    add_value(parser, "release", "RELEASE", "a file written by dptally publish -o")
+
+
+def add_source(parser: Parser, *, needed: bool = True) -> None:
+    """The files or the database whose private rows a command reads."""
+    add_value(
+        parser,
+        "input",
+        "INPUT",
+        "file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
+        "named twice counts once, and under two names is refused",
+        nargs="+" if needed else "*",
+    )
+    add_value(parser, "--table", "NAME", "of a database: the table, or schema.table")
+    add_value(parser, "--query", "SQL", "of a database: a SELECT statement instead of a table")
+    add_value(
+        parser,
+        "--type",
+        "COLUMN=TYPE",
+        "type of a key or unit column of CSV, JSON or SQLite that declares none, as age=int64 or "
+        "price=decimal(10,2) (default: text); other values are read as null; repeat for several",
+        action="append",
+        dest="types",
+    )
+
+
+def source_of(arguments: argparse.Namespace) -> str | list[str]:
+    """The source asked for, as the library takes it."""
+    names: list[str] = arguments.input
+    if len(names) > 1 and any("://" in name for name in names):
+        raise InvalidParameter("a database must be the only input.")
+    return names[0] if len(names) == 1 else names
+
+
+def types_of(arguments: argparse.Namespace) -> dict[str, str] | None:
+    """The stated types of columns, or None."""
+    if arguments.types is None:
+        return None
+    found: dict[str, str] = {}
+    for text in arguments.types:
+        name, sign, stated = text.rpartition("=")
+        if not sign or not name:
+            raise InvalidParameter(f"--type must be COLUMN=TYPE, such as age=int64, got {text!r}.")
+        if name in found:
+            raise InvalidParameter(f"--type names column '{name}' twice.")
+        found[name] = stated
+    return found
+
+
+def add_unit(parser: Parser) -> None:
+    """Whose privacy it is."""
+    text = "column that identifies the protected person or entity (default: every row is protected on its own)"
+    add_value(parser, "--unit", "COLUMN", text)
+
+
+def add_unit_bound(parser: Parser) -> None:
+    """What one unit may touch."""
+    text = "keys counted for each unit; a unit with more keeps a uniform random choice of them"
+    add_number(parser, "--max-keys-per-unit", "L", text, default=1)
+
+
+def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, sought: bool = False) -> None:
+    """What is guaranteed, and whether values are released. The numbers stay text, to be read exactly.
+
+    With `pure` delta may be left out: whether it is needed depends on the mechanism. With `sought` epsilon may be what
+    is asked for.
+    """
+    add_value(parser, "--epsilon", "E", EPSILON, required=not sought)
+    delta = f"{DELTA}; 0 for mechanisms with a universe, where it is left out" if pure else DELTA
+    add_value(parser, "--delta", "D", delta, required=not pure)
+    if keys_only:
+        add_flag(parser, "--keys-only", "release the keys without values")
+
+
+def add_counting(parser: Parser) -> None:
+    """How files are read and counted."""
+    add_value(parser, "--count", "COLUMN", "counts, for data that is already aggregated")
+    add_format(parser)
+    add_value(parser, "--memory-limit", "SIZE", "for the counting engine, such as 2GB")
+
+
+def add_release_options(parser: Parser, *, pure: bool = False) -> None:
+    """What every command takes that reads private data and makes a table of keys."""
+    add_value(parser, "--key", "COLUMN", "key column; repeat for several", action="append", required=True)
+    add_privacy(parser, pure=pure)
+    add_choice(parser, "--nulls", ("drop", "keep"), "rows with a null key", default="drop")
+
+
+def add_format(parser: Parser) -> None:
+    """How files are written."""
+    add_choice(parser, "--format", ("csv", "tsv", "jsonl", "parquet"), "of files whose name does not show it")
+
+
+def add_output_options(parser: Parser, *, quiet: str = "-q --quiet") -> None:
+    """Where a release goes, and how it is drawn and shown."""
+    add_value(parser, "-o --output", "FILE", "where to write the release (Parquet)")
+    add_overwrite(parser)
+    add_confidence(parser, "of the printed confidence intervals; those of a file are computed when it is read")
+    add_number(parser, "--not-private-seed", "N", "repeatable randomness for tests: the release is NOT private")
+    add_flag(parser, quiet, "print only the requested output")
+    add_flag(parser, "--no-progress", "show no progress on a terminal")
+
+
+def add_overwrite(parser: Parser) -> None:
+    """Whether files are replaced."""
+    add_flag(parser, "--overwrite", "replace the output file if it exists")
+
+
+def add_confidence(parser: Parser, text: str = "of the confidence intervals") -> None:
+    """The confidence of intervals, as text."""
+    text = f"{text}, as 0.95 or 95%% (default: 0.95)"
+    add_value(parser, "--confidence", "C", text, type=share_or_percentage)
+
+
+def confidence_of(arguments: argparse.Namespace) -> Fraction:
+    """The confidence asked for."""
+    from dptally.estimates.frequencies import as_confidence
+
+    return as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
+
+
+def sampling_of(arguments: argparse.Namespace) -> Scheme | None:
+    """The sampling asked for, or None."""
+    from dptally.laws.sampling_schemes import read_scheme
+
+    return None if arguments.sampling is None else read_scheme(arguments.sampling)
+
+
+def share_or_percentage(text: str) -> str:
+    """A share as text, to be read exactly; "95%" is 19/20. What is no number is left for the command to refuse.
+
+    >>> share_or_percentage("95%"), share_or_percentage("0.95"), share_or_percentage("much%")
+    ('19/20', '0.95', 'much%')
+    """
+    from dptally.exact import as_fraction
+
+    number = text.strip()
+    if not number.endswith("%"):
+        return text
+    try:
+        return str(as_fraction("a percentage", number[:-1]) / 100)
+    except InvalidParameter:
+        return text
+
+
+def add_ledger_options(parser: Parser) -> None:
+    """What a command takes that spends from a budget."""
+    add_value(parser, "--ledger", "FILE", "spend from the budget in this file; see dptally ledger")
+    add_value(parser, "--ledger-source", "NAME", "name of the data source in the ledger")
+    part = "only units of this part are in the data, as country=it; no unit may be in two parts of a division"
+    add_value(parser, "--ledger-part", "DIVISION=PART", part)
+    add_value(parser, "--ledger-unit", "NAME", "what units are, where sources name them differently")
+    add_value(parser, "--ledger-who", "NAME", "who spends it, for the ledger's history")
+
+
+def ledger_of(arguments: argparse.Namespace) -> Account | None:
+    """The account that the options ask for, or None."""
+    partitioning, part = ledger_part(arguments) or (None, None)
+    if arguments.ledger is None:
+        return None
+    return open_ledger(arguments.ledger).account(
+        source=arguments.ledger_source,
+        unit=arguments.ledger_unit,
+        partitioning=partitioning,
+        part=part,
+        who=arguments.ledger_who,
+    )
+
+
+def open_ledger(path: str, *, read_only: bool = False) -> Ledger:
+    """The ledger of a file, which must exist."""
+    from dptally.ledger import Ledger
+
+    if not Path(path).exists():
+        raise InvalidParameter(f"{path} does not exist; make it with dptally ledger create.")
+    return Ledger(path, read_only=read_only)
+
+
+def ledger_part(arguments: argparse.Namespace) -> tuple[str, str] | None:
+    """The division and the part that the options ask for, or None; options that do not fit together are refused."""
+    text = arguments.ledger_part
+    named = (text, arguments.ledger_source, arguments.ledger_unit, arguments.ledger_who)
+    if arguments.ledger is None and any(option is not None for option in named):
+        raise InvalidParameter("--ledger-source, --ledger-unit, --ledger-part and --ledger-who need --ledger.")
+    if text is None:
+        return None
+    partitioning, equals, part = text.partition("=")
+    if not equals:
+        raise InvalidParameter(f"--ledger-part must be written as DIVISION=PART, got {text[:40]!r}.")
+    return partitioning, part
