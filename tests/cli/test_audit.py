@@ -55,7 +55,7 @@ def test_a_violation_ends_with_status_1(run: Run, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("nonsense",), "mechanism must be one of all, weighted_sample"),
+        (("nonsense",), "argument MECHANISM: invalid choice: 'nonsense'"),
         (("dense", "--runs", 5), "--runs must be at least 100, got 5"),
         (("dense", "--exact", "--settings", 0), "--settings must be at least 1, got 0"),
         (("dense", "--exact", "--side-channels"), "ask for one at a time"),

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import dptally
+from dptally import files as whole_files
 from dptally.randomness import SeededBits
-from dptally.releases import whole_files
 from tests.cli.conftest import Run, on_terminal
 
 Publish = Callable[..., Path]
@@ -95,7 +95,7 @@ def test_all_keys_are_written(kind: str, shops: tuple[Path, Path], tmp_path: Pat
     combined = dptally.combine([dptally.load(path) for path in shops], units="disjoint")  # type: ignore[misc]
     assert read(place).rows() == combined.table().rows()
     again = run("combine", *shops, "--units", "disjoint", "-o", place)
-    assert again.status == 2 and "exists; say --overwrite to replace it." in again.err
+    assert again.status == 2 and "exists; use --overwrite to replace it." in again.err
     assert run("combine", *shops, "--units", "disjoint", "-o", place, "--overwrite").status == 0
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dptally
-from dptally import pipeline
+from dptally import publishing
 from tests.cli.conftest import MARKER, PRIVACY, Run, start
 
 COMMANDS = ("publish", "show", "top", "sum", "verify", "combine", "plot", "plan", "example")
@@ -76,7 +76,7 @@ def test_unexpected_errors_hide_their_text(events: Path, run: Run, monkeypatch: 
         raise RuntimeError(f"could not convert {MARKER}")
 
     monkeypatch.delenv("DPTALLY_DEBUG", raising=False)
-    monkeypatch.setattr(pipeline, "publish", fail)
+    monkeypatch.setattr(publishing, "publish", fail)
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert (done.status, done.out) == (1, "")
     assert done.err == "dptally: unexpected error: RuntimeError; run with DPTALLY_DEBUG=1 for details.\n"
@@ -89,7 +89,7 @@ def test_debugging_shows_the_traceback(events: Path, run: Run, monkeypatch: pyte
         raise RuntimeError("the reason")
 
     monkeypatch.setenv("DPTALLY_DEBUG", "1")
-    monkeypatch.setattr(pipeline, "publish", fail)
+    monkeypatch.setattr(publishing, "publish", fail)
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert done.status == 1
     assert "RuntimeError: the reason" in done.err
@@ -101,7 +101,7 @@ def test_an_interrupt_has_status_130(events: Path, run: Run, monkeypatch: pytest
     def interrupt(*_: object, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "publish", interrupt)
+    monkeypatch.setattr(publishing, "publish", interrupt)
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert (done.status, done.err) == (130, "dptally: interrupted.\n")
 
@@ -117,7 +117,7 @@ def test_an_error_during_an_interruption_is_the_interruption(
         finally:
             raise RuntimeError
 
-    monkeypatch.setattr(pipeline, "publish", fail)
+    monkeypatch.setattr(publishing, "publish", fail)
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert (done.status, done.err) == (130, "dptally: interrupted.\n")
 
@@ -131,7 +131,7 @@ def test_an_interruption_that_an_engine_drops(events: Path, run: Run, monkeypatc
         signal.raise_signal(signal.SIGINT)  # at once: still the same request
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr(pipeline, "publish", drop)
+    monkeypatch.setattr(publishing, "publish", drop)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     done = run("publish", events, "--key", "fruit", *PRIVACY)
     assert (done.status, done.err) == (130, "dptally: interrupted.\n")

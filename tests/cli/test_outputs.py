@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import dptally
-from dptally import pipeline
+from dptally import files as whole_files
+from dptally import publishing
 from dptally.errors import InvalidParameter
-from dptally.releases import whole_files
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -180,14 +180,14 @@ def test_two_outputs_in_one_file(events: Path, run: Run, tmp_path: Path) -> None
 
 def test_a_name_that_was_taken_meanwhile(events: Path, run: Run, tmp_path: Path, monkeypatch: Any) -> None:
     """A release that cannot have its name any more is written beside it, and the sentence says where."""
-    output, whole = tmp_path / "r.parquet", pipeline.publish
+    output, whole = tmp_path / "r.parquet", publishing.publish
 
     def slowly(*arguments: Any, **options: Any) -> Any:
         release = whole(*arguments, **options)
         output.write_bytes(b"of another process")
         return release
 
-    monkeypatch.setattr(pipeline, "publish", slowly)
+    monkeypatch.setattr(publishing, "publish", slowly)
     done = run("publish", events, "--key", "fruit", *PRIVACY, "-o", output)
     assert done.status == 1 and output.read_bytes() == b"of another process"
     (kept,) = tmp_path.glob("r-*.parquet")

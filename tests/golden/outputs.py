@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -101,6 +102,7 @@ def publish_tree(source: Any, **options: Any) -> Any:
 def run(*arguments: object) -> str:
     """What `python -m dptally` prints, run in this process."""
     said, before = io.StringIO(), sys.argv
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     sys.argv = ["dptally", *map(str, arguments)]
     sys.modules.pop("dptally.__main__", None)
     try:
@@ -110,6 +112,8 @@ def run(*arguments: object) -> str:
         assert not end.code, f"{arguments} ended with {end.code}"
     finally:
         sys.argv = before
+        for number, handler in heard.items():  # a program that ends hears no more of them, other tests do
+            signal.signal(number, handler)
     return said.getvalue()
 
 
