@@ -15,17 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 14, 30, 44  # margins for ticks and titles
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a chart.
-
-    Attributes:
-        title: what is shown along it.
-        low: where it starts.
-        high: where it ends.
-        log: whether equal distances stand for equal ratios.
-        percent: whether its numbers are shares.
-        backwards: whether it runs the other way.
-        ticks: how many numbers are written at most; 0 for none.
-    """
+    """One axis of a chart; `ticks` is how many numbers are written at most, 0 for none."""
 
     title: str
     low: float
@@ -46,15 +36,7 @@ class Axis:
 
 
 class Plot(Canvas):
-    """A canvas with two axes.
-
-    Args:
-        across: the horizontal axis.
-        up: the vertical axis.
-        width: in pixels.
-        height: in pixels, without what is `below`.
-        below: room below the axes, for a legend.
-    """
+    """A canvas with two axes, and room below them for a legend."""
 
     def __init__(self, across: Axis, up: Axis, *, width: int = 390, height: int = 290, below: int = 0) -> None:
         super().__init__(width, height + below)

@@ -94,13 +94,7 @@ def bar_chart(bars: Sequence[Bar], confidence: str) -> Chart:
 
 
 def rank_chart(rows: Sequence[tuple[float, float, float]], curve: ReportingCurve, *, of: str = "keys") -> Chart:
-    """Counts by rank on logarithmic axes, over what privacy hides.
-
-    Args:
-        rows: estimate, lower and upper of each key, most frequent first.
-        curve: the chance that a key of each count is released.
-        of: what is ranked.
-    """
+    """Counts by rank on logarithmic axes, over what privacy hides; rows are estimate, lower, upper, largest first."""
     highest = max([10.0, *(upper for _, _, upper in rows)])
     shown = min(highest * 1.3, 10.0 ** math.ceil(math.log10(highest * 1.05)))
     plot = Plot(
@@ -201,14 +195,7 @@ def _milestones(curve: ReportingCurve) -> dict[int, str]:
 
 
 def histogram_chart(shares: Sequence[float], edges: Sequence[str], *, name: str, noun: str) -> Chart:
-    """Bars side by side for parts of an interval.
-
-    Args:
-        shares: estimated number in each part.
-        edges: labels for the starts of the parts, and the end of the last one.
-        name: of the values.
-        noun: what is counted.
-    """
+    """Bars for the estimated number in each part of an interval, with labels for the edges of the parts."""
     most = max([1.0, *shares]) * 1.05
     plot = Plot(Axis(shorten(name, 260), 0, len(shares), ticks=0), Axis(f"{noun}, estimated", 0, most, ticks=5))
     plot.axes()
@@ -222,13 +209,7 @@ def histogram_chart(shares: Sequence[float], edges: Sequence[str], *, name: str,
 
 
 def share_chart(points: Sequence[tuple[float, float, float, float]], edges: Sequence[str], *, name: str) -> Chart:
-    """The share of units up to each value, with confidence intervals.
-
-    Args:
-        points: place from 0 to 1, share, lower and upper.
-        edges: labels at equal distances.
-        name: of the values.
-    """
+    """The share of units up to each value: points are place from 0 to 1, share, lower, upper."""
     plot = Plot(Axis(shorten(name, 260), 0, 1, ticks=0), Axis("share up to here", 0, 1, percent=True, ticks=5))
     plot.area([(place, lower, upper) for place, _, lower, upper in points])
     plot.axes()
@@ -253,11 +234,7 @@ def _edge_labels(plot: Plot, edges: Sequence[str]) -> None:
 
 
 def error_chart(points: Sequence[tuple[int, float]]) -> Chart:
-    """How likely a value is within an error of its count.
-
-    Args:
-        points: errors, and the probability of staying within, growing.
-    """
+    """How likely a value is within an error of its count: points are errors and chances, growing."""
     plot = Plot(
         Axis("distance of a value from its count", 0, points[-1][0] or 1),
         Axis("chance to be within", 0, 1, percent=True, ticks=5),

@@ -18,13 +18,7 @@ _WIDEST_BAR = 9.0
 
 @dataclass(frozen=True)
 class Series:
-    """A curve, or bars of one colour.
-
-    Attributes:
-        name: for the legend.
-        points: places across and up.
-        colour: from 1 to `dptally.report.colours.CURVES`; 0 for a thin grey line.
-    """
+    """A curve, or bars of one colour: from 1 to `CURVES`, or 0 for a thin grey line."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -49,20 +43,7 @@ def series_chart(
     width: int = 420,
     height: int = 300,
 ) -> Chart:
-    """Curves over two axes, the first one in front.
-
-    Args:
-        name: for file names.
-        title: what it shows.
-        series: what is drawn.
-        across: the horizontal axis.
-        up: the vertical axis.
-        caption: how to read it.
-        bars: whether each point is a bar.
-        legend: whether names stand below.
-        width: in pixels.
-        height: in pixels, without the legend.
-    """
+    """Curves, or bars, over two axes, the first one in front; the height is without the legend below."""
     lines = _columns(series, width)[1] if legend else 0
     plot = Plot(across, up, width=width, height=height, below=_LINE * lines)
     plot.axes()
@@ -106,13 +87,7 @@ def _draw_legend(canvas: Canvas, series: Sequence[Series], top: int, *, bars: bo
 def curves_chart(
     curves: Mapping[str, ReportingCurve], *, colours: Sequence[int] | None = None, legend: bool = True
 ) -> Chart:
-    """The chance to be released, by true count, on a logarithmic axis; a curve for each mechanism.
-
-    Args:
-        curves: by name, at least one.
-        colours: of the curves, from 1 on; None for one after the other, beyond `CURVES` from the first again.
-        legend: whether names stand below.
-    """
+    """The chance to be released, by true count, on a logarithmic axis; a curve for each mechanism, at least one."""
     seen = [count for curve in curves.values() for count, chance in curve.points if chance > 0.002]
     end = max(10, *(curve.points[-1][0] for curve in curves.values()))
     start = max(1, min([*seen, end / 20]) * 0.7)

@@ -43,15 +43,7 @@ $body
 
 
 def document(title: str, body: Markup, *, style: str, script: str = "", policy: str | None) -> str:
-    """A page.
-
-    Args:
-        title: of the window.
-        body: what it shows.
-        style: its style sheet.
-        script: its script.
-        policy: its Content-Security-Policy; None where a server sends it.
-    """
+    """A page with its style, script and Content-Security-Policy; None where a server sends the latter."""
     stated = None if policy is None else tag("meta", http_equiv="Content-Security-Policy", content=policy)
     return _PAGE.substitute(
         policy="" if stated is None else f"{stated}\n",
