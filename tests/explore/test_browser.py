@@ -22,7 +22,11 @@ MOVE = """async () => {
   slider.dispatchEvent(new Event("input", {bubbles: true}));
   const begin = performance.now();
   while (cell() === before && performance.now() - begin < 10000) await new Promise((go) => setTimeout(go, 10));
-  return [before, number.value, cell(), performance.now() - begin, document.querySelectorAll("#curves .curve").length];
+  const first = performance.now() - begin;
+  const curves = () => document.querySelectorAll("#curves .curve").length;
+  const waiting = () => document.querySelectorAll("#mechanisms tr.waiting").length;
+  while ((waiting() || curves() < 6) && performance.now() - begin < 20000) await new Promise((go) => setTimeout(go, 10));
+  return [before, number.value, cell(), first, curves()];
 }"""
 WRONG = """async () => {
   const number = document.getElementById("epsilon-number");

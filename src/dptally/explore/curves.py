@@ -1,4 +1,4 @@
-"""Reporting curves of all mechanisms for given parameters, from their exact laws. No data is read."""
+"""Reporting curves of all mechanisms for given parameters, from their exact output distributions. No data is read."""
 
 from __future__ import annotations
 
@@ -35,14 +35,7 @@ _REMEMBERED = 2000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the sliders say.
-
-    Attributes:
-        epsilon: for the unit.
-        delta: for the unit.
-        rate: of ppswor sampling; 1 for none.
-        max_keys_per_unit: bound on what one unit touches.
-    """
+    """What the sliders say; the rate is that of ppswor sampling, 1 for none."""
 
     epsilon: Fraction
     delta: Fraction
@@ -52,19 +45,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How a mechanism is shown; its law is the planner's.
-
-    Attributes:
-        name: as `publish` takes it.
-        title: for people.
-        note: what to know about its curve.
-        slow: whether its curve takes long; then it is asked for last.
-    """
+    """How a mechanism is shown: its name for `publish`, a title, and what to know about its curve."""
 
     name: str
     title: str
     note: str
-    slow: bool = False
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -75,7 +60,7 @@ MECHANISMS: dict[str, Mechanism] = {
         Mechanism("gaussian", "Gaussian", "for units with many keys"),
         Mechanism("sample_and_threshold", "Sample and threshold", "for devices; at its own best rate"),
         Mechanism("misra_gries", "Misra-Gries", f"a sketch of {_CAPACITY:,} counters, by counter"),
-        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least", slow=True),
+        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least"),
     )
 }
 
@@ -124,8 +109,8 @@ def _read(name: str, given: object) -> Fraction:
 class CurveDesk:
     """Computes curves and remembers them.
 
-    At most one curve of each mechanism is computed at a time. While a slow one runs, wishes for others of its kind
-    wait, and most have been overtaken by the time they get their turn.
+    At most one curve of each mechanism is computed at a time: while a slow one runs, requests for others of its kind
+    wait, and most have been superseded by the time they get their turn.
     """
 
     def __init__(self) -> None:
@@ -133,16 +118,7 @@ class CurveDesk:
         self._turns = {name: threading.Lock() for name in MECHANISMS}
 
     def curve(self, name: str, settings: Settings, proceed: Callable[[], None] | None = None) -> ReportingCurve:
-        """The reporting curve of a mechanism.
-
-        Args:
-            name: of the mechanism.
-            settings: its parameters.
-            proceed: may raise to stop a curve that nobody waits for any more.
-
-        Raises:
-            InvalidParameter: for a mechanism of another name, or parameters that it refuses.
-        """
+        """The reporting curve of a mechanism; `proceed` may raise to stop one that is no longer waited for."""
         if name not in MECHANISMS:
             raise InvalidParameter("mechanism must be one of those on the page.")
         place = name, settings

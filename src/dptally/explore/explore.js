@@ -48,7 +48,6 @@
   const rows = [...document.querySelectorAll("#mechanisms tbody tr")].map((row) => ({
     row,
     name: row.dataset.mechanism,
-    slow: row.dataset.slow === "yes",
     box: row.querySelector("input"),
     cells: [...row.querySelectorAll("td")],
   }));
@@ -102,8 +101,9 @@
       by("progress").textContent = left ? `Computing ${left} more…` : "Exact, from the output distribution of each mechanism.";
     };
     tell();
-    await Promise.all(rows.filter((one) => !one.slow).map((one) => fetchCurve(one, asked, signal).then(tell)));
-    await Promise.all(rows.filter((one) => one.slow).map((one) => fetchCurve(one, asked, signal).then(tell)));
+    for (const one of rows) {
+      if (mine === turn) await fetchCurve(one, asked, signal).then(tell);
+    }
   };
   let later = 0;
   const soon = () => { clearTimeout(later); later = setTimeout(refresh, 150); };

@@ -114,7 +114,7 @@ def _mechanisms() -> Markup:
         box = tag("input", type="checkbox", checked=True, value=made.name)
         head = tag("th", tag("label", box, swatch, tag("span", made.title)), tag("small", made.note), scope="row")
         cells = [tag("td", "…", class_="number", data_share=share) for share in _SHARES]
-        rows.append(tag("tr", head, cells, data_mechanism=made.name, data_slow="yes" if made.slow else None))
+        rows.append(tag("tr", head, cells, data_mechanism=made.name))
     heads = [tag("th", text, scope="col", class_="number") for text in _SHARES.values()]
     return tag(
         "table",

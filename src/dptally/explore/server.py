@@ -43,16 +43,7 @@ class _Superseded(Exception):  # noqa: N818 - nothing went wrong
 
 
 class ExploreServer(ThreadingHTTPServer):
-    """Serves the page until it is told to stop.
-
-    Args:
-        release: what can be asked; None for the curves alone.
-        port: to listen on; 0 for any free one.
-        name: of the release, for its heading.
-
-    Raises:
-        InvalidParameter: if the port is not free.
-    """
+    """Serves the page of a release, or of the curves alone, until it is told to stop; port 0 is any free one."""
 
     daemon_threads = True
     block_on_close = False
@@ -92,10 +83,7 @@ class ExploreServer(ThreadingHTTPServer):
     # ---- questions ----
 
     def curve(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The curve of a mechanism, or that it is not wanted any more.
-
-        Only the newest wish of a page is computed: an older one ends at its next point.
-        """
+        """Where the curve of a mechanism passes its milestones; a newer request of the page ends this one."""
         name, settings = str(asked.get("mechanism")), read_settings(asked)
         visitor, turn = str(asked.get("visitor"))[:40], asked.get("turn")
         if isinstance(turn, bool) or not isinstance(turn, int):
