@@ -25,7 +25,8 @@ MOVE = """async () => {
   const first = performance.now() - begin;
   const curves = () => document.querySelectorAll("#curves .curve").length;
   const waiting = () => document.querySelectorAll("#mechanisms tr.waiting").length;
-  while ((waiting() || curves() < 6) && performance.now() - begin < 20000) await new Promise((go) => setTimeout(go, 10));
+  const late = () => performance.now() - begin > 20000;
+  while ((waiting() || curves() < 6) && !late()) await new Promise((go) => setTimeout(go, 10));
   return [before, number.value, cell(), first, curves()];
 }"""
 WRONG = """async () => {

@@ -101,9 +101,7 @@
       by("progress").textContent = left ? `Computing ${left} more…` : "Exact, from the output distribution of each mechanism.";
     };
     tell();
-    for (const one of rows) {
-      if (mine === turn) await fetchCurve(one, asked, signal).then(tell);
-    }
+    await Promise.all(rows.map((one) => fetchCurve(one, asked, signal).then(tell)));
   };
   let later = 0;
   const soon = () => { clearTimeout(later); later = setTimeout(refresh, 150); };
