@@ -11,7 +11,11 @@ import pytest
 
 from dptally import report
 from dptally.errors import InvalidParameter, MissingDependency
+from dptally.report.axes import Axis
 from dptally.report.colours import DARK, LIGHT
+from dptally.report.curves_chart import Series, legend_chart, series_chart
+from dptally.report.drawing import grid
+from dptally.report.scales import Log
 from tests.report.releases import KINDS, make
 
 INTENDED = {
@@ -123,6 +127,30 @@ def test_colours_have_enough_contrast(colours: dict[str, str]) -> None:
     assert contrast(colours["paper"], colours["accent"]) >= 4.5  # the button
     for line in ("edge", *(name for name in colours if name.startswith("curve"))):
         assert contrast(colours[line], colours["paper"]) >= 3, line
+
+
+def test_axes_have_round_numbers_between_their_ends() -> None:
+    """Powers of ten with 2 and 5 or 3 times them where there is room; plain steps where no power fits; shares as %."""
+    assert Log(1, 50, 0, 1).ticks(6) == [1, 2, 5, 10, 20, 50]
+    assert Log(1e-8, 1, 0, 1).ticks(6) == [1e-8, 1e-6, 1e-4, 1e-2, 1]
+    assert Log(3.1, 4.4, 0, 1).ticks(6) == [3.5, 4]
+    assert Axis("", 0, 1, percent=True).label(0.001) == "0.1%"
+    assert Axis("", 1, 10, log=True, backwards=True).scale(0, 100)(10) == 0
+
+
+def test_curves_side_by_side_share_a_legend() -> None:
+    """Panels stand side by side below their titles, the legend below them, and nothing leaves the picture."""
+    series = [Series("one", [(0, 0), (1, 1)], 1), Series("other", [(0, 1), (1, 0)], 2), Series("level", [(0, 0.5)], 0)]
+    axis = Axis("x", 0, 1)
+    panels = [series_chart("panel", f"Panel {place}", series, axis, axis, legend=False) for place in range(2)]
+    whole = grid("both", "Both", "in a line", [panels, [legend_chart(series, 2 * panels[0].width)]])
+    assert whole.width >= 2 * panels[0].width and whole.height > panels[0].height
+    root = ElementTree.fromstring(whole.content())  # noqa: S314 - our own drawing
+    words = [text.text for text in root.iterfind(".//{*}text")]
+    assert words[0] == "Both" and words.count("one") == words.count("other") == words.count("level") == 1
+    assert {"Panel 0", "Panel 1", "in a line"} <= set(words)
+    bars = series_chart("bars", "Bars", series[:2], axis, axis, bars=True)
+    assert bars.drawing.count("fill-1") == 3  # two bars, and the legend
 
 
 def test_every_kind_of_release_is_listed() -> None:

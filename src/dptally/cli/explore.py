@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.releases.release import Release
 
 __all__ = ["add_commands"]
 
@@ -47,10 +46,11 @@ def add_commands(commands: Commands) -> None:
 
 def _explore(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import print_json, say
+    from dptally.cli.read import load_table
     from dptally.cli.signals import Stopped
     from dptally.explore.server import ExploreServer
 
-    release = None if arguments.release is None else _table(arguments.release)
+    release = None if arguments.release is None else load_table(arguments.release)
     name = None if arguments.release is None else Path(arguments.release).name
     with ExploreServer(release, port=arguments.port, name=name) as server:
         if arguments.json:
@@ -66,18 +66,6 @@ def _explore(arguments: argparse.Namespace) -> None:
             except KeyboardInterrupt:  # how it is meant to end
                 if not arguments.json:
                     say("\nStopped.")
-
-
-def _table(path: str) -> Release:
-    """Read a release that has a table."""
-    from dptally.errors import InvalidParameter
-    from dptally.releases.any_release import load
-    from dptally.releases.release import Release
-
-    found = load(path)
-    if not isinstance(found, Release):
-        raise InvalidParameter(f"{path} lists no keys, which explore needs; dptally report makes a page of it.")
-    return found
 
 
 @contextlib.contextmanager
