@@ -44,7 +44,7 @@ def page(results: dict[str, Any], pictures: list[str], texts: Path = HERE / "tex
         "## In short",
         _in_short(tasks),
         *_pictures(pictures),
-        "## Who keeps the promise",
+        "## Who keeps delta",
         (texts / "promises.md").read_text().strip(),
         _promises([task for task in tasks if task.data_set == PROMISES]),
         "## Results",
@@ -87,8 +87,8 @@ def _in_short(tasks: list[Task]) -> str:
         if worst:
             common, title = worst
             text += (
-                f"; error on common keys {common.ratio:.2f} of that of the most exact peer ({title}), "
-                f"give or take {common.uncertainty:.2f}"
+                f"; error on common keys {common.ratio:.2f} of that of the most accurate peer ({title}), "
+                f"plus or minus {common.uncertainty:.2f}"
             )
         lines.append(text + ".")
     for task in tasks:
@@ -160,7 +160,7 @@ def _promises(tasks: list[Task]) -> str:
             verdict = "kept" if line.betrayed <= _allowed(line.runs) else "**exceeded**"
             rate = f"{line.betrayed / ALONE:.4f}"
             rows.append([line.entry.title, str(task.keys_per_unit), f"{line.betrayed:,.0f}", rate, verdict])
-    return _table(["entry", "keys per unit", "units given away", "rate", f"delta = {PROMISED_DELTA}"], rows)
+    return _table(["entry", "keys per unit", "units disclosed", "rate", f"delta = {PROMISED_DELTA}"], rows)
 
 
 def _tables(tasks: list[Task], code: dict[str, dict[str, int]]) -> list[str]:

@@ -201,7 +201,7 @@ def test_the_page_says_what_was_measured(peers: dict[str, ModuleType]) -> None:
     page = peers["page"].page(_recorded(), ["keys-zipf-1e6.svg"])
     assert "**775 keys** (dptally), 1.25 times the best peer (OpenDP, 620); ceiling 775" in page
     assert "1.85 times PipelineDP's default (420)" in page
-    assert "error on common keys 0.90 of that of the most exact peer" in page
+    assert "error on common keys 0.90 of that of the most accurate peer" in page
     assert "1.20 times the processor time and 1.50 times the memory" in page
     assert "| OpenDP, low level | 1 | 1,319 | 0.0132 | **exceeded** |" in page
     assert "| dptally | 1 | 1,000 | 0.0100 | kept |" in page

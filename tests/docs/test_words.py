@@ -1,0 +1,63 @@
+"""Pages use the terms of the field: words that made readers stumble do not come back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LATER = {"ledger.md", "reliability.md", "audits.md"}  # their owner rewrites them
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "SECURITY.md",
+        ROOT / "benchmarks" / "README.md",
+        *(page for page in ROOT.glob("docs/**/*.md") if page.name not in LATER),
+    ]
+)
+# What not to write, and what to write instead.
+WORDS = {
+    r"judge\w*": "verifier, verified, verification",
+    r"promis\w+": "guarantee, guaranteed",
+    r"draws? from|drawn from|drawing from": "sample from, sampled from",
+    r"the very \w+": "the table in use",
+    r"told apart|tell apart": "distinguished",
+    r"betray\w*|giv\w+ (\w+ )?away": "identifies, discloses",
+    r"whoever|somebody|nobody|everybody": "anyone, an attacker, no one",
+    r"anew|by luck|without a word|in silence": "again, by chance, silently",
+    r"planted": "injected fault",
+    r"heaviest": "top, most frequent",
+    r"true frequenc\w+": "true count",
+    r"not add up": "cannot be composed",
+}
+
+
+def bad_words(text: str) -> list[str]:
+    """Every word of the list that a text has, with what to write instead."""
+    return [
+        f"{found[0]!r}: write {better}"
+        for pattern, better in WORDS.items()
+        for found in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
+    ]
+
+
+def prose(page: str) -> str:
+    """A page without code, outputs, formulas, comments and addresses."""
+    for part in (r"^```.*?^```", r"\$\$.*?\$\$", r"<!--.*?-->", r"`[^`\n]+`", r"\]\([^)]*\)"):
+        page = re.sub(part, " ", page, flags=re.S | re.M)
+    return " ".join(page.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_use_the_terms_of_the_field(page: Path) -> None:
+    """No page has a word of the list outside of code."""
+    assert bad_words(prose(page.read_text(encoding="utf-8"))) == []
+
+
+def test_a_bad_word_would_be_noticed() -> None:
+    """Words are found in prose, in any case and form, and not in code, formulas or addresses."""
+    assert len(bad_words(prose("The judge refuses.\nWhoever draws\nfrom it gives\nthem away."))) == 4
+    assert not bad_words(prose("```text\nthe judge\n```\n`judged` [x](judge.md) $$judge$$ <!-- judge -->"))
+    assert not bad_words("A single random draw; prejudged is another word.")
