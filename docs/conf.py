@@ -31,6 +31,7 @@ exclude_patterns = ["theme", "extensions"]
 suppress_warnings = ["ref.python"]  # short names in docstrings that mean the nearest one
 
 myst_enable_extensions = ["deflist", "dollarmath"]
+myst_fence_as_directive = ["math"]
 myst_dmath_allow_space = False
 myst_dmath_allow_digits = False
 html_math_renderer = "mathml"
