@@ -136,7 +136,7 @@ def test_what_cannot_be_added_up(shops: tuple[Path, Path], publish: Publish, tmp
     target = tmp_path / "all.csv"
     for arguments, message in (
         ((first, f"{tmp_path}/./a.parquet"), "is named twice; a release is added up once."),
-        ((first, seeded), "was drawn from a seed and is not private."),
+        ((first, seeded), "was sampled from a seed and is not private."),
         ((first, numbers), "different key columns, or key columns of different types."),
         ((only_keys,), "a release without values cannot be added up."),
         ((first, "-n", -1), "n must not be negative, got -1."),

@@ -91,7 +91,7 @@ def test_trees_are_named_where_a_table_is_needed(trees: dict[str, Path], run: Ru
     assert "is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from" in done.err
     done = run(name, trees["prefixes"], *rest)
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "is a tree of prefixes; see its heaviest ones with dptally show" in done.err
+    assert "is a tree of prefixes; see its most frequent ones with dptally show" in done.err
 
 
 def test_top_is_sorted_by_value(release: Path, run: Run) -> None:

@@ -115,7 +115,7 @@ def test_the_judge_finds_the_exact_loss(exponent: int, largest_count: int, ratio
     law = FieldGeometric(exponent, largest_count, Fraction(ratio), floor, exponent + 2)
     laws = [element_law(law, count) for count in range(largest_count + 3)]
     if any(not chance for one in laws for chance in one.values()):
-        with pytest.raises(PrivacyViolation, match="told apart with certainty"):
+        with pytest.raises(PrivacyViolation, match="distinguished with certainty"):
             judged(law)
         return
     found = judged(law)

@@ -418,7 +418,7 @@ def test_pure_needs_separate_sketches() -> None:
     ],
 )
 def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, Any]) -> None:
-    """A release that promises more counters, keys or elements per unit than its law was judged for does not verify."""
+    """A release that claims more counters, keys or elements per unit than its law was verified for does not verify."""
     release = FORMS[form][0]().publish(1, "1e-6", randomness=SeededBits(1))
     release.verify()
     release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), **change})

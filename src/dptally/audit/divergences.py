@@ -40,7 +40,7 @@ def as_masses(row: Mapping[Any, Fraction], whole: int) -> dict[Any, int]:
         if chance:
             masses[outcome] = chance.numerator * share
     if sum(masses.values()) != whole:
-        raise ValueError("probabilities do not add up to one")
+        raise ValueError("probabilities do not sum to one")
     return masses
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.commands import build_parser
-from dptally.cli.explain import Explanation
+from dptally.cli.explain import Explanation, described, outputs
 from dptally.cli.options import add_overwrite
 from dptally.cli.parser import Parser, add_command, add_value, inner_commands, leaf_commands
 from dptally.errors import InvalidParameter
@@ -45,53 +45,30 @@ Show the text of unexpected errors, which may quote data.
 
 def add_commands(commands: Commands) -> None:
     """Add ``help``, ``completion`` and ``man``."""
-    told = add_command(
-        commands,
-        "help",
-        _help,
-        lambda _: _explained("Print the help of a command."),
-        summary="the help of a command",
-        details="Print the help of a command, as its --help does; of the whole program without one.",
-        example="dptally help publish",
-        also="dptally help sketch build",
-    )
+    told = add_command(commands, "help", _help, _explain)
     add_value(told, "words", "COMMAND", "a command, with its inner command if it has some", nargs="*")
 
-    completion = add_command(
-        commands,
-        "completion",
-        _completion,
-        lambda _: _explained("Print a script that completes commands, options and file names in a shell."),
-        summary="complete commands and options in a shell",
-        details=(
-            "Print a script that makes a shell complete commands, options, their values and names of files.\n"
-            "For bash: source <(dptally completion bash), best from ~/.bashrc."
-        ),
-        example="dptally completion bash > ~/.local/share/bash-completion/completions/dptally",
-        also="dptally completion fish > ~/.config/fish/completions/dptally.fish",
-    )
+    completion = add_command(commands, "completion", _completion, _explain)
     completion.add_argument("shell", choices=_SHELLS, help="which shell the script is for")
 
-    manual = add_command(
-        commands,
-        "man",
-        _man,
-        lambda arguments: _explained("Print the manual page of all commands.", arguments.output),
-        summary="the manual page",
-        details="Print the manual page of all commands, or write it to a file that man can read.",
-        example="dptally man -o ~/.local/share/man/man1/dptally.1",
-        also="dptally man | man -l -",
-    )
+    manual = add_command(commands, "man", _man, _explain)
     add_value(manual, "-o --output", "FILE", "where to write it (default: standard output)")
     add_overwrite(manual)
 
 
-def _explained(does: str, output: str | None = None) -> Explanation:
-    writes = () if output is None else (f"{output}: the manual page",)
-    return Explanation(does, writes=writes, cost="No privacy is spent.", resources="Less than a second.")
+def _explain(arguments: Namespace) -> Explanation:
+    writes = outputs(arguments, "the manual page") if getattr(arguments, "output", None) else ()
+    return Explanation(described(arguments), writes=writes, cost="No privacy is spent.")
 
 
 def _help(arguments: Namespace) -> None:
+    """The help of a command.
+
+    Print the help of a command, as its --help does; of the whole program without one.
+
+    dptally help publish
+    dptally help sketch build
+    """
     found: Parser | None = build_parser()
     for word in arguments.words:
         found = None if found is None else inner_commands(found).get(word)
@@ -101,6 +78,14 @@ def _help(arguments: Namespace) -> None:
 
 
 def _completion(arguments: Namespace) -> None:
+    """Complete commands and options in a shell.
+
+    Print a script that makes a shell complete commands, options, their values and names of files.
+    For bash or zsh: eval "$(dptally completion bash)", best from ~/.bashrc or ~/.zshrc.
+
+    dptally completion bash > ~/.local/share/bash-completion/completions/dptally
+    dptally completion fish > ~/.config/fish/completions/dptally.fish
+    """
     import shtab
 
     parser = build_parser()
@@ -115,6 +100,13 @@ def _completion(arguments: Namespace) -> None:
 
 
 def _man(arguments: Namespace) -> None:
+    """The manual page.
+
+    Print the manual page of all commands, or write it to a file that man can read.
+
+    dptally man -o ~/.local/share/man/man1/dptally.1
+    dptally man | man -l -
+    """
     import dptally
     from dptally.files import check_target, complete_or_absent
 

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.explain import Explanation
-from dptally.cli.options import MECHANISMS
+from dptally.cli.explain import Explanation, described
+from dptally.cli.options import MECHANISMS, given
 from dptally.cli.parser import add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter, PrivacyViolation
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from dptally.audit import BlackBoxFinding, ExactAudit, SideChannel
     from dptally.cli.parser import Commands
@@ -37,22 +36,7 @@ _AUDITED = ("all", *MECHANISMS, "ranges", "heavy_hitters")
 
 def add_commands(commands: Commands) -> None:
     """Add ``audit``."""
-    parser = add_command(
-        commands,
-        "audit",
-        _audit,
-        _explain,
-        summary="look for a broken guarantee",
-        details=(
-            "Audit mechanisms of this installation with made-up data; nothing of yours is read.\n"
-            "Black box (the default): publish neighbouring data sets many times, through files, and bound epsilon\n"
-            "from below. --exact: compare the laws of random settings in exact numbers. --side-channels: look at\n"
-            "order, files, errors and time. --self-test: also audit releases made for twice epsilon or four times\n"
-            "delta, which must be found. Exit status 1 if a guarantee is broken, or such a release is not found."
-        ),
-        example="dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000",
-        also="dptally audit all --exact --settings 10000 --processes 2",
-    )
+    parser = add_command(commands, "audit", _audit, _explain)
     audited = f"what to audit: {', '.join(_AUDITED)}"
     add_value(parser, "mechanism", "MECHANISM", audited, nargs="?", default="all", choices=_AUDITED)
     add_value(parser, "--epsilon", "E", "to ask for in the black-box audit", default="1")
@@ -80,6 +64,18 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> None:
+    """Look for a broken guarantee.
+
+    Audit mechanisms of this installation with made-up data; nothing of yours is read.
+    Black box (the default): publish neighbouring data sets many times, through files, and bound epsilon
+    from below. --exact: compare the output distributions of random settings in exact numbers.
+    --side-channels: look at order, files, errors and time. --self-test: also audit releases made for twice
+    epsilon or four times delta, which must be found. Exit status 1 if a guarantee is broken, or such a
+    release is not found.
+
+    dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000
+    dptally audit all --exact --settings 10000 --processes 2
+    """
     from dptally.cli.printing import print_json
 
     _check(arguments)
@@ -99,15 +95,15 @@ def _audit(arguments: argparse.Namespace) -> None:
 
 def _exact(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
     from dptally.audit import audit_exactly
+    from dptally.progress import progress_reporter
 
     seed = _SEED if arguments.seed is None else arguments.seed
-    with _bar(arguments, "settings") as advance:
+    with progress_reporter(None if show and not arguments.quiet else False) as report_stage:
         found = audit_exactly(
             arguments.mechanism,
-            settings=arguments.settings,
+            **given(arguments, "settings processes"),
             seed=seed,
-            processes=arguments.processes,
-            progress=advance,
+            progress=report_stage and (lambda done, of: report_stage("settings", done / of)),
         )
     report["seed"], report["exact"] = seed, found.describe()
     if show:
@@ -125,15 +121,14 @@ def _print_exact(found: ExactAudit) -> None:
         ]
         broken = sum(finding.mechanism == name or name in finding.mechanism for finding in found.violations)
         rows.append((name, f"{number:,}", str(broken), ", ".join(controls)))
-    title = (
-        f"Exact audit, seed {found.seed}: {found.comparisons:,} pairs of laws in {found.settings.total():,} settings."
-    )
+    compared = f"{found.comparisons:,} pairs of distributions in {found.settings.total():,} settings"
+    title = f"Exact audit, seed {found.seed}: {compared}."
     print_numbers(title, ("mechanism", "settings", "violations", "controls found"), rows, marked=-1, labelled=True)
     for finding in found.violations[:20]:
         say(f"VIOLATED: {finding.mechanism}, setting {finding.place}, {finding.setting}: {finding.violations[0]}.")
     for name, control in found.missed:
         say(f"MISSED: {control} of {name} was not found.")
-    say("Every law keeps its claim, and every control was found." if found.passed else "The audit did not pass.")
+    say("Every mechanism keeps its claim, and every control was found." if found.passed else "The audit did not pass.")
 
 
 def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
@@ -144,14 +139,7 @@ def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool
         if show and not arguments.quiet:
             say(f"auditing {name} ...", remark=True)
 
-    found = audit_black_box(
-        arguments.mechanism,
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        runs=arguments.runs,
-        seed=arguments.seed,
-        progress=tell,
-    )
+    found = audit_black_box(arguments.mechanism, **given(arguments, "epsilon delta runs seed"), progress=tell)
     report["black_box"] = [finding.describe() for finding in found]
     controls: list[BlackBoxFinding] = []
     if arguments.self_test:
@@ -196,56 +184,14 @@ def _side_channels(arguments: argparse.Namespace, report: dict[str, Any], show: 
     return not any(channel.leaks for channel in found)
 
 
-class _bar:  # noqa: N801 - used like a function
-    """Progress of an audit on a terminal, or silence."""
-
-    def __init__(self, arguments: argparse.Namespace, what: str) -> None:
-        import sys
-
-        self._what = what
-        self._shown = sys.stderr.isatty() and not arguments.quiet and not arguments.json
-        self._bars: Any = None
-
-    def __enter__(self) -> Callable[[int, int], None] | None:
-        if not self._shown:
-            return None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self._bars = Progress(console=Console(stderr=True), transient=True)
-        self._bars.start()
-        task = self._bars.add_task(self._what, total=None)
-
-        def advance(done: int, of: int) -> None:
-            self._bars.update(task, completed=done, total=of)
-
-        return advance
-
-    def __exit__(self, *_: object) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-
 def _explain(arguments: argparse.Namespace) -> Explanation:
     _check(arguments)
-    if arguments.side_channels:
-        does = "Look at the order of rows, release files, error texts, files left behind, and the time of draws."
-        resources = "A few seconds."
-    elif arguments.exact:
-        does = (
-            f"Compare the laws of {arguments.settings:,} random settings ({arguments.mechanism}) with what they claim, "
-            "in exact numbers, and laws made for more than is claimed, which must be found."
-        )
-        resources = f"About {max(1, arguments.settings // 900)} minutes of one core, divided by the processes."
-    else:
-        does = (
-            f"Publish neighbouring made-up data sets many times ({arguments.mechanism}), and bound epsilon from below."
-        )
-        resources = "Seconds to a minute for each mechanism; several minutes with --self-test."
+    minutes = max(1, arguments.settings // 900)
     return Explanation(
-        does,
+        described(arguments),
         writes=("made-up data and releases in a temporary directory, which is removed",),
         guarantee="None is needed: all data is made up.",
         cost="No privacy is spent.",
-        resources=resources,
+        resources=f"Exact: about {minutes} minutes of one core, divided by the processes. Side channels: seconds. "
+        "Black box: up to a minute for each mechanism, and several with --self-test.",
     )

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.explain import Explanation, explain_reading, outputs
+from dptally.cli.explain import Explanation, explain_reading
 from dptally.cli.options import add_confidence
 from dptally.cli.parser import add_command, whole_number
 from dptally.cli.signals import to_completion
@@ -35,27 +35,7 @@ _FORMATS = (".csv", ".json", ".parquet")
 
 def add_commands(commands: Commands) -> None:
     """Add ``combine``."""
-    parser = add_command(
-        commands,
-        "combine",
-        _combine,
-        _explain,
-        summary="add up releases of several streams",
-        details=(
-            "Add up what several owners have published, each a stream of their own, when no one may see more of a\n"
-            "stream than its release. Each release is verified first. The keys with the largest sums are printed:\n"
-            "a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of\n"
-            "a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.\n"
-            "Noise and thresholds add up; where one place may see all sketches, dptally sketch merge --sum leads to\n"
-            "less of both.\n"
-            "\n"
-            "--units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,\n"
-            "and what holds for one release holds for all together. shared: a unit may be in all of them, and\n"
-            "epsilons and deltas are added up. If you do not know, it is shared."
-        ),
-        example="dptally combine monday.parquet tuesday.parquet --units shared -o both.csv",
-        also="dptally combine shop-a.parquet shop-b.parquet shop-c.parquet --units disjoint -n 20",
-    )
+    parser = add_command(commands, "combine", _combine, _explain)
     parser.add_argument("release", metavar="RELEASE", nargs="+", help="files written by dptally publish -o")
     parser.add_argument(
         "--units",
@@ -71,6 +51,22 @@ def add_commands(commands: Commands) -> None:
 
 
 def _combine(arguments: argparse.Namespace) -> None:
+    """Add up releases of several streams.
+
+    Add up what several owners have published, each a stream of their own, when no one may see more of a
+    stream than its release. Each release is verified first. The keys with the largest sums are printed:
+    a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of
+    a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.
+    Noise and thresholds add up; where one place may see all sketches, dptally sketch merge --sum leads to
+    less of both.
+
+    --units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,
+    and what holds for one release holds for all together. shared: a unit may be in all of them, and
+    epsilons and deltas are added up. If you do not know, it is shared.
+
+    dptally combine monday.parquet tuesday.parquet --units shared -o both.csv
+    dptally combine shop-a.parquet shop-b.parquet shop-c.parquet --units disjoint -n 20
+    """
     from dptally.cli.printing import json_rows, print_json, print_rows, say
     from dptally.cli.read import load_table
     from dptally.estimates.frequencies import as_confidence, together_in_words
@@ -165,10 +161,4 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         "disjoint": "The weakest of the releases', provided that every unit is in one stream only, as you state.",
         "shared": "Epsilons and deltas of the releases added up, since a unit may be in all streams.",
     }
-    return explain_reading(
-        arguments,
-        f"Add up {len(arguments.release):,} releases, and print the {arguments.n:,} keys with the largest sums, with "
-        "confidence intervals, and how much of a key may be hidden.",
-        writes=() if arguments.output is None else outputs(arguments, "the sums of all keys, which anyone may see"),
-        guarantee=guarantees[arguments.units],
-    )
+    return explain_reading(arguments, guarantee=guarantees[arguments.units])

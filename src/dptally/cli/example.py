@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dptally.cli.delivery import summarize
 from dptally.cli.example_data import REQUEST, write_words
-from dptally.cli.explain import Explanation
+from dptally.cli.explain import Explanation, described
 from dptally.cli.parser import add_command, add_flag, add_value
 from dptally.errors import MissingDependency
 
@@ -27,19 +27,7 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``example``."""
-    parser = add_command(
-        commands,
-        "example",
-        _example,
-        _explain,
-        summary="publish a small real data set, end to end",
-        details=(
-            "Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the privacy\n"
-            "unit, show the result and write a report page. The files stay for you to try the other commands on."
-        ),
-        example="dptally example",
-        also="dptally example --directory /tmp/hamlet --no-picture",
-    )
+    parser = add_command(commands, "example", _example, _explain)
     where = "where the files go (default: dptally-example, whose files are replaced)"
     add_value(parser, "--directory", "DIR", where)
     add_flag(parser, "--overwrite", "replace files in the directory given")
@@ -47,6 +35,14 @@ def add_commands(commands: Commands) -> None:
 
 
 def _example(arguments: argparse.Namespace) -> None:
+    """Publish a small real data set, end to end.
+
+    Write the words of Shakespeare's Hamlet, line by line, publish them with the line as the privacy
+    unit, show the result and write a report page. The files stay for you to try the other commands on.
+
+    dptally example
+    dptally example --directory /tmp/hamlet --no-picture
+    """
     from dptally import report
     from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
     from dptally.files import check_target
@@ -67,15 +63,8 @@ def _example(arguments: argparse.Namespace) -> None:
     command = _command(data, output)
     if arguments.json:
         facts = {**describe(release), "output": str(output), "rows": json_rows(release.top(10))}
-        print_json(
-            {
-                **facts,
-                "data": str(data),
-                "command": command,
-                "report": str(page),
-                "pictures": [str(picture) for picture in drawn],
-            }
-        )
+        made = {"data": str(data), "report": str(page), "pictures": [str(picture) for picture in drawn]}
+        print_json({**facts, **made, "command": command})
         return
     say(f"{data} holds {rows:,} rows: every word of every line of Shakespeare's Hamlet.")
     say("Each line is a unit, of which at most three words are counted. Published as by")
@@ -110,14 +99,10 @@ def _command(data: Path, output: Path) -> list[str]:
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
     directory = arguments.directory or "dptally-example"
-    written = ["hamlet.csv: the data", "release.parquet: the release", "report.html: the page"]
-    if not arguments.no_picture:
-        written.append("release.png and .svg: pictures")
     return Explanation(
-        "Publish the words of Shakespeare's Hamlet, with the line as the privacy unit, show the result and write a "
-        "page about it.",
+        described(arguments),
         reads=("a text that comes with the package",),
-        writes=tuple(f"{directory}/{each}" for each in written),
+        writes=(f"{directory}/: the data, the release, the page{'' if arguments.no_picture else ', pictures'}",),
         guarantee=f"(epsilon = {REQUEST['epsilon']}, delta = {REQUEST['delta']})-differential privacy for each line.",
         cost="None: Hamlet has been public for some time.",
         resources="A few seconds.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dptally.cli.options import ledger_part
 
@@ -89,11 +89,17 @@ def explain(arguments: argparse.Namespace) -> None:
             say(f"{label}: {text}" if label else text)
 
 
+def described(arguments: argparse.Namespace) -> str:
+    """What the help says the command does: the first paragraph of its description."""
+    return " ".join(arguments.parser.description.split("\n\n")[0].split())
+
+
 def inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The private inputs, in words."""
-    names = arguments.input if isinstance(arguments.input, list) else [arguments.input]
+    given = getattr(arguments, "input", None) or arguments.sketch
     table, query = getattr(arguments, "table", None), getattr(arguments, "query", None)
     part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
+    names = given if isinstance(given, list) else [given]
     return tuple(f"{'standard input' if name == '-' else name}{part} (private)" for name in names)
 
 
@@ -101,21 +107,25 @@ def outputs(arguments: argparse.Namespace, what: str) -> tuple[str, ...]:
     """The output, in words."""
     if getattr(arguments, "output", None) is None:
         return (f"{what}, to standard output",)
-    overwrite = ", replacing what is there" if getattr(arguments, "overwrite", False) else ", if it does not exist yet"
+    overwrite = ", replacing what is there" if arguments.overwrite else ", if it does not exist yet"
     return (f"{arguments.output}: {what}{overwrite}",)
 
 
-def explain_reading(arguments: argparse.Namespace, does: str, **more: str | tuple[str, ...]) -> Explanation:
+def explain_reading(arguments: argparse.Namespace, **more: Any) -> Explanation:
     """The explanation of a command that reads releases, which are public."""
     names = arguments.release if isinstance(arguments.release, list) else [arguments.release]
-    reads = tuple(f"{name} (public)" for name in names)
-    kept = Explanation(does, reads=reads, guarantee="That of the release: post-processing preserves it.")
-    return replace(kept, **more)  # type: ignore[arg-type]
+    told: dict[str, Any] = {
+        "does": described(arguments),
+        "reads": tuple(f"{name} (public)" for name in names),
+        "writes": () if getattr(arguments, "output", None) is None else outputs(arguments, "the result"),
+        "guarantee": "That of the release: post-processing preserves it.",
+    }
+    return Explanation(**{**told, **more})
 
 
 def explain_release(
     arguments: argparse.Namespace,
-    does: str,
+    does: str | None = None,
     *,
     pure: bool = False,
     unit: str | None = None,
@@ -131,7 +141,7 @@ def explain_release(
 
     Args:
         arguments: with `epsilon` and `delta`, which are checked as the command itself would, and options of a ledger.
-        does: what is done.
+        does: what is done, if it is not `described`.
         pure: whether the mechanism guarantees delta = 0.
         unit: what identifies a privacy unit; None where every row is one.
         keys: how many keys of a unit are counted.
@@ -159,7 +169,7 @@ def explain_release(
         each = "row" if unit is None else unit
         spent = f"{size}, once, for each {each}. Repeating it on the same data costs as much again."
     explanation = Explanation(
-        does,
+        described(arguments) if does is None else does,
         reads=inputs(arguments) if reads is None else reads,
         writes=outputs(arguments, "the release, which anyone may see") if writes is None else writes,
         guarantee=f"{guaranteed} {guarantee}".rstrip(),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.explain import Explanation
+from dptally.cli.explain import Explanation, described
 from dptally.cli.parser import add_command, whole_number
 
 if TYPE_CHECKING:
@@ -25,26 +25,22 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``explore``."""
-    parser = add_command(
-        commands,
-        "explore",
-        _explore,
-        _explain,
-        summary="a local page to try parameters and ask a release",
-        details=(
-            "Serve a page to this machine only: move epsilon, delta, sampling and keys per unit and see at once which\n"
-            "keys would appear with each mechanism; with a release, filter it and add it up. The address holds a\n"
-            "secret token that is new every time. No data is read, nothing is spent. Ctrl-C ends it."
-        ),
-        example="dptally explore release.parquet",
-        also="dptally explore --port 8000 --no-browser",
-    )
+    parser = add_command(commands, "explore", _explore, _explain)
     parser.add_argument("release", metavar="RELEASE", nargs="?", help="a file written by dptally publish -o")
     parser.add_argument("--port", metavar="N", type=whole_number, default=0, help="to listen on (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
 
 
 def _explore(arguments: argparse.Namespace) -> None:
+    """A local page to try parameters and ask a release.
+
+    Serve a page to this machine only: move epsilon, delta, sampling and keys per unit and see at once which
+    keys would appear with each mechanism; with a release, filter it and add it up. The address holds a
+    secret token that is new every time. No data is read, nothing is spent. Ctrl-C ends it.
+
+    dptally explore release.parquet
+    dptally explore --port 8000 --no-browser
+    """
     from dptally.cli.printing import print_json, say
     from dptally.cli.read import load_table
     from dptally.cli.signals import Stopped
@@ -90,15 +86,9 @@ def _browser(url: str) -> Iterator[None]:
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    port = "a free port" if arguments.port == 0 else f"port {arguments.port}"
-    browser = "" if arguments.no_browser else " It is opened in a browser where there is a screen."
-    about = "" if arguments.release is None else ", and to filter and add up the release"
     return Explanation(
-        f"Serve a page on {port} of 127.0.0.1, to this machine only, until it is stopped: to try epsilon, delta, "
-        f"sampling and keys per unit with all mechanisms{about}. Its address holds a secret token, new every time."
-        f"{browser}",
+        described(arguments),
         reads=() if arguments.release is None else (f"{arguments.release} (public)",),
         guarantee="That of the release, if one is given; the curves are computed from parameters alone.",
-        cost="No privacy is spent: no data is read but what is public already.",
         resources="A process while it runs; a curve takes milliseconds, the slowest some seconds.",
     )

@@ -11,10 +11,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dptally.cli.delivery import summarize
-from dptally.cli.explain import Explanation, explain_release, outputs, with_ledger
+from dptally.cli.explain import Explanation, described, explain_release, inputs, outputs, with_ledger
 from dptally.cli.options import DELTA, EPSILON, add_ledger_options, add_overwrite, given, ledger_of
 from dptally.cli.parser import Parser, add_command, add_flag, add_group, add_number, add_value
 from dptally.errors import DptallyError, InvalidParameter
@@ -50,19 +50,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_simulate(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "simulate",
-        _simulate,
-        _explain_simulate,
-        summary="run a federation on this machine, its devices taken from one table",
-        details=(
-            "Deal the devices of a table out to simulated nodes, and run the whole protocol between them in Flower's\n"
-            "simulation engine. Coins are secret, so the release is as private as that of a real federation."
-        ),
-        example="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --nodes 99 -o release.parquet",
-        also="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --rate 0.05 -o release.parquet",
-    )
+    parser = add_command(commands, "simulate", _simulate, _explain_run)
     _add_table(parser)
     add_number(parser, "--nodes", "N", "how many simulated nodes", default=10)
     _add_run(parser)
@@ -70,23 +58,7 @@ def _add_simulate(commands: Commands) -> None:
 
 
 def _add_serve(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "serve",
-        _serve,
-        _explain_serve,
-        summary="start a SuperLink, wait for nodes, and run a task",
-        details=(
-            "Listen for nodes, run one task over them, write its result, and end. With --state, a server that was\n"
-            "killed goes on where it was; a round that was cut off is asked again, and its budget is spent twice.\n"
-            "TLS and authentication of nodes are Flower's: give its certificates, or --insecure on a trusted network."
-        ),
-        example=(
-            "dptally federated serve --key word --epsilon 1 --delta 1e-6 --nodes 4 --port 8000 "
-            "--ssl-certfile server.pem --ssl-keyfile server.key --ssl-ca-certfile ca.crt -o release.parquet"
-        ),
-        also="dptally federated serve --epsilon 1 --delta 1e-6 --nodes 4 --insecure -o release.parquet",
-    )
+    parser = add_command(commands, "serve", _serve, _explain_run)
     add_value(parser, "--key", "NAME", "name of the key column of the release", default="key")
     add_number(parser, "--nodes", "N", "how many nodes must have come at least", default=1)
     _add_run(parser)
@@ -101,20 +73,7 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _add_client(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "client",
-        _client,
-        _explain_client,
-        summary="answer for the devices of a local table",
-        details=(
-            "Start a SuperNode that answers for the devices of a table, until it is stopped. Each device takes part\n"
-            "by a secret coin of its own; a device that does not sends a message of the same size. The node checks\n"
-            "every call against limits of its own, and counts what it has answered in a file, over all runs."
-        ),
-        example="dptally federated client words.csv --key word --superlink server:8000 --root-certificates ca.crt",
-        also="dptally federated client words.sqlite --table words --key word --superlink server:8000 --insecure",
-    )
+    parser = add_command(commands, "client", _client, _explain_client)
     _add_table(parser)
     add_value(parser, "--table", "NAME", "table or view of an SQLite file")
     add_number(parser, "--capacity", "N", "answer as if for this many devices")
@@ -159,6 +118,14 @@ def _add_run(parser: Parser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
+    """Run a federation on this machine, its devices taken from one table.
+
+    Deal the devices of a table out to simulated nodes, and run the whole protocol between them in Flower's
+    simulation engine. Coins are secret, so the release is as private as that of a real federation.
+
+    dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --nodes 99 -o release.parquet
+    dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 --rate 0.05 -o release.parquet
+    """
     from dptally.federated.flower_project import run_simulation
 
     own: dict[str, str | int] = {
@@ -173,6 +140,15 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    """Start a SuperLink, wait for nodes, and run a task.
+
+    Listen for nodes, run one task over them, write its result, and end. With --state, a server that was
+    killed goes on where it was; a round that was cut off is asked again, and its budget is spent twice.
+    TLS and authentication of nodes are Flower's: give its certificates, or --insecure on a trusted network.
+
+    dptally federated serve --task t.json --ssl-certfile s.pem --ssl-keyfile s.key --ssl-ca-certfile ca.crt -o r.parquet
+    dptally federated serve --epsilon 1 --delta 1e-6 --nodes 4 --insecure -o release.parquet
+    """
     from dptally.federated.flower_project import run_server
 
     certificates = ("ssl_certfile", "ssl_keyfile", "ssl_ca_certfile")
@@ -199,6 +175,15 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _client(arguments: argparse.Namespace) -> None:
+    """Answer for the devices of a local table.
+
+    Start a SuperNode that answers for the devices of a table, until it is stopped. Each device takes part
+    by a secret coin of its own; a device that does not sends a message of the same size. The node checks
+    every call against limits of its own, and counts what it has answered in a file, over all runs.
+
+    dptally federated client words.csv --key word --superlink server:8000 --root-certificates ca.crt
+    dptally federated client words.sqlite --table words --key word --superlink server:8000 --insecure
+    """
     from dptally.federated.client import Node
     from dptally.federated.devices import read_devices
     from dptally.federated.flower_app import limits_and_answers, require_flower
@@ -332,57 +317,34 @@ def _deliver(arguments: argparse.Namespace) -> None:
         summarize(release, output, remark=False)
 
 
-def _explain_simulate(arguments: argparse.Namespace) -> Explanation:
-    return _explain_run(arguments, f"{arguments.nodes:,} simulated nodes", f"{arguments.input} (private)")
-
-
-def _explain_serve(arguments: argparse.Namespace) -> Explanation:
-    where = f"nodes that connect to {arguments.host}:{arguments.port}"
-    return _explain_run(arguments, where, "votes of devices, over the network (private)")
-
-
-def _explain_run(arguments: argparse.Namespace, where: str, read: str) -> Explanation:
-    task = "a histogram of keys" if arguments.task is None else "the task of a file"
-    does = (
-        f"Run {task} over {where}: each device takes part by a secret coin of its own, and what enough of them said is "
-        "released."
-    )
-    trusted = "The server is trusted until it has applied the threshold."
-    cost = "A round that is cut off and asked again is spent twice."
-    resources = "Seconds to minutes for each round, mostly waiting; a process for each node that answers."
+def _explain_run(arguments: argparse.Namespace) -> Explanation:
+    simulated = "input" in arguments
+    reads = inputs(arguments) if simulated else ("votes of devices, over the network (private)",)
+    if arguments.task is not None:
+        reads = (*reads, f"{arguments.task} (the task)")
     writes = outputs(arguments, "the release, which anyone may see")
     if arguments.state is not None:
         writes = (*writes, f"{arguments.state}: the public state of the run")
-    reads = (read,) if arguments.task is None else (read, f"{arguments.task} (the task)")
-    if arguments.epsilon is not None:
-        return explain_release(
-            arguments,
-            does,
-            unit="device",
-            reads=reads,
-            writes=writes,
-            guarantee=trusted,
-            cost=cost,
-            resources=resources,
-        )
-    explanation = Explanation(
-        does,
-        reads=reads,
-        writes=writes,
-        guarantee=f"What the task of the file states, for adding or removing one device. {trusted}",
-        cost=f"What the task of the file states, once for each device that is asked. {cost}",
-        resources=resources,
-    )
-    return with_ledger(explanation, arguments, "what the task of the file states")
+    told: dict[str, Any] = {
+        "reads": reads,
+        "writes": writes,
+        "guarantee": "The server is trusted until it has applied the threshold.",
+        "cost": "A round that is cut off and asked again is spent twice.",
+        "resources": "Seconds to minutes for each round, mostly waiting; a process for each node that answers.",
+    }
+    if arguments.task is None:
+        return explain_release(arguments, unit="device", **told)
+    size = "what the task of the file states"
+    told["cost"] = f"For each device that is asked, {size}. {told['cost']}"
+    return with_ledger(Explanation(described(arguments), **told), arguments, size)
 
 
 def _explain_client(arguments: argparse.Namespace) -> Explanation:
     security = "without TLS, in the clear" if arguments.insecure else "over TLS"
     return Explanation(
-        f"Answer the server at {arguments.superlink} for the devices of a table, {security}, until it is stopped. "
-        "Each device takes part by a secret coin of its own; one that does not sends a message of the same size.",
-        reads=(f"{arguments.input} (private)",),
-        writes=("votes of the devices that take part, to the server",),
+        described(arguments),
+        reads=inputs(arguments),
+        writes=(f"votes of the devices that take part, to {arguments.superlink}, {security}",),
         guarantee="That of each task, which the server states; a device trusts the server until the threshold.",
         cost="What each task that is answered states, once for each device.",
         resources="A process while it runs; little work.",

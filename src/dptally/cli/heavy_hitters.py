@@ -9,20 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from dptally.cli import options
 from dptally.cli.delivery import prepare
-from dptally.cli.explain import COUNTING, Explanation, explain_release, outputs
-from dptally.cli.options import (
-    DATABASES,
-    add_counting,
-    add_ledger_options,
-    add_output_options,
-    add_privacy,
-    add_source,
-    add_unit,
-    given,
-    source_of,
-    types_of,
-)
+from dptally.cli.explain import COUNTING, Explanation, explain_release
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
@@ -37,29 +26,11 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``heavy-hitters``."""
-    parser = add_command(
-        commands,
-        "heavy-hitters",
-        _heavy_hitters,
-        _explain,
-        summary="find frequent strings, level by level over their prefixes",
-        details=(
-            "Publish the frequent prefixes and values of a column of strings, each level from a fresh secret sample.\n"
-            "With -o the tree is written as one Parquet file. Without it the tree is printed: as a drawing on a\n"
-            "terminal, as CSV into a pipe or file, as JSON with --json; the guarantee goes to standard error.\n"
-            "\n"
-            f"{DATABASES}"
-        ),
-        example=(
-            "dptally heavy-hitters words.csv --key word --unit device --epsilon 1 --delta 1e-6 --levels 1,2,4,8 "
-            "-o tree.parquet"
-        ),
-        also="dptally heavy-hitters words.csv --key word --epsilon 1 --delta 1e-6 --levels 5 --single-round",
-    )
-    add_source(parser)
+    parser = add_command(commands, "heavy-hitters", _heavy_hitters, _explain, further=options.DATABASES)
+    options.add_source(parser)
     add_value(parser, "--key", "COLUMN", "the column of strings", required=True)
-    add_unit(parser)
-    add_privacy(parser, keys_only=False)
+    options.add_unit(parser)
+    options.add_privacy(parser, keys_only=False)
     add_value(parser, "--levels", "L", "how many levels, or the prefix lengths as 1,2,4,8", default="10")
     add_number(parser, "--step", "N", "symbols for each level", default=1)
     add_choice(parser, "--domain", ("characters", "utf8", "bits"), "symbols", default="characters")
@@ -67,22 +38,31 @@ def add_commands(commands: Commands) -> None:
     composition = "how the privacy loss of levels is composed"
     add_choice(parser, "--composition", ("exact", "optimal", "basic"), composition, default="exact")
     add_flag(parser, "--single-round", "sample whole values at once, and add up the levels above")
-    add_counting(parser)
-    add_ledger_options(parser)
-    add_output_options(parser)
+    options.add_counting(parser)
+    options.add_ledger_options(parser)
+    options.add_output_options(parser)
 
 
 def _heavy_hitters(arguments: argparse.Namespace) -> None:
+    """Find frequent strings, level by level over their prefixes.
+
+    Publish the frequent prefixes and values of a column of strings, each level from a fresh secret sample.
+    With -o the tree is written as one Parquet file. Without it the tree is printed: as a drawing on a
+    terminal, as CSV into a pipe or file, as JSON with --json; the guarantee goes to standard error.
+
+    dptally heavy-hitters words.csv --key word --unit device --epsilon 1 --delta 1e-6 --levels 1,2,4,8 -o tree.parquet
+    dptally heavy-hitters words.csv --key word --epsilon 1 --delta 1e-6 --levels 5 --single-round
+    """
     from dptally.cli.printing import json_rows, print_json, say, say_guarantee
     from dptally.heavy_hitters import publish_tree
 
     request = prepare(arguments)
     tree = publish_tree(
-        source_of(arguments),
-        **given(arguments, "key unit epsilon delta step domain width composition single_round"),
-        **given(arguments, "count format memory_limit table query"),
+        options.source_of(arguments),
+        **options.given(arguments, "key unit epsilon delta step domain width composition single_round"),
+        **options.given(arguments, "count format memory_limit table query"),
         levels=_levels(arguments.levels),
-        types=types_of(arguments),
+        types=options.types_of(arguments),
         **request.common,
     )
     output = request.output
@@ -113,13 +93,4 @@ def _levels(text: str) -> int | list[int]:
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    rounds = "one round" if arguments.single_round else "one round for each level"
-    return explain_release(
-        arguments,
-        f"Find the frequent prefixes and values of {arguments.key!r}, in {rounds}, each from a fresh secret sample "
-        f"(levels: {arguments.levels}).",
-        unit=arguments.unit,
-        writes=outputs(arguments, "the tree of prefixes, which anyone may see"),
-        guarantee="All rounds together.",
-        resources=COUNTING,
-    )
+    return explain_release(arguments, unit=arguments.unit, guarantee="All rounds together.", resources=COUNTING)

@@ -20,7 +20,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.explain import Explanation
+from dptally.cli.explain import Explanation, described
 from dptally.cli.options import given, open_ledger
 from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_value
 from dptally.errors import InvalidParameter
@@ -49,110 +49,28 @@ def add_commands(commands: Commands) -> None:
         details="A budget for all releases of one data set, written to disk before anything is released.",
         example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
     )
-    create = add_command(
-        inner,
-        "create",
-        _create,
-        _explain_create,
-        summary="make a new ledger with a budget",
-        details=(
-            "Make a ledger. Its budget can never be changed. All data about the same people belongs in one ledger.\n"
-            "With --accounting tight, you state that parameters of releases (mechanism, epsilon, delta) are fixed\n"
-            "without looking at earlier releases, as by a plan or a schedule; more then fits in the budget."
-        ),
-        example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
-        also="dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders",
-    )
+    create = add_command(inner, "create", _create, _explain_create)
     _add_file(create)
     add_value(create, "--epsilon", "E", "of the budget. Parsed exactly: 0.1 means 1/10", required=True)
     add_value(create, "--delta", "D", "of the budget; 0 for releases with delta 0 only", required=True)
     add_choice(create, "--accounting", ("basic", "tight"), "how spending is composed", default="basic")
     add_value(create, "--source", "NAME", "a data source; repeat for several", action="append")
-    show = add_command(
-        inner,
-        "show",
-        _show,
-        _explain_show,
-        summary="what remains, and what was spent by each kind of composition",
-        details=(
-            "Show the budget, what remains of it under the ledger's accounting, for the whole data and for parts of\n"
-            "it, and the total by basic, optimal and tight composition."
-        ),
-        example="dptally ledger show budget.db",
-        also="dptally ledger show budget.db --json",
-    )
+    show = add_command(inner, "show", _show, _explain)
     _add_file(show)
     add_flag(show, "--numerical", "add a second opinion by dp-accounting, in floating point")
-    history = add_command(
-        inner,
-        "history",
-        _history,
-        _explain_history,
-        summary="every spending and what became of it",
-        details="Print every spending, in order: a table on a terminal, CSV into a pipe, JSON with --json.",
-        example="dptally ledger history budget.db",
-        also="dptally ledger history budget.db > history.csv",
-    )
+    history = add_command(inner, "history", _history, _explain)
     _add_file(history)
-    verify = add_command(
-        inner,
-        "verify",
-        _verify,
-        _explain_verify,
-        summary="check that the history was not altered",
-        details=(
-            "Check every hash of the history, and the note beside the ledger. With --head, check also that a hash\n"
-            "noted earlier is in it: that shows a history that was cut short or written again, by anyone who could\n"
-            "write all files here."
-        ),
-        example="dptally ledger verify budget.db",
-        also="dptally ledger verify budget.db --head HASH",
-    )
+    verify = add_command(inner, "verify", _verify, _explain)
     _add_file(verify)
     add_value(verify, "--head", "HASH", "the hash of a row, noted earlier")
-    void = add_command(
-        inner,
-        "void",
-        _void,
-        _explain_void,
-        summary="take back what failed, and say why",
-        details=(
-            "Take back a spending that failed after data was read, or that a killed process had reserved. Whether a\n"
-            "request fails then may depend on the data; you state that no one learns anything from it. The reason\n"
-            "stays in the history. What was published, or sampled and not known to have failed, stays spent."
-        ),
-        example='dptally ledger void budget.db 3 --reason "the disk was unplugged"',
-        also='dptally ledger void budget.db 3 --reason "the disk was unplugged" --who ada --json',
-    )
+    void = add_command(inner, "void", _void, _explain)
     _add_file(void)
     add_value(void, "entry", "ENTRY", "the number of the entry, as in dptally ledger history")
     _add_reason(void)
-    restore = add_command(
-        inner,
-        "restore-note",
-        _restore_note,
-        _explain_restore_note,
-        summary="accept a ledger without its note, and say why",
-        details=(
-            "Write the note beside a ledger again, if it is missing, garbled or says something else: after a move\n"
-            "without it, or from a backup. You state that nothing was spent that is not in the ledger. The reason\n"
-            "stays in the history."
-        ),
-        example='dptally ledger restore-note budget.db --reason "restored from the backup of Monday"',
-        also='dptally ledger restore-note budget.db --reason "moved to another disk" --who ada --json',
-    )
+    restore = add_command(inner, "restore-note", _restore_note, _explain)
     _add_file(restore)
     _add_reason(restore)
-    close = add_command(
-        inner,
-        "close",
-        _close,
-        _explain_close,
-        summary="end all spending, for ever",
-        details="Close a ledger: nothing more can be spent from it. It stays readable.",
-        example="dptally ledger close budget.db",
-        also="dptally ledger close budget.db --json",
-    )
+    close = add_command(inner, "close", _close, _explain)
     _add_file(close)
 
 
@@ -166,6 +84,15 @@ def _add_reason(parser: Parser) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> None:
+    """Make a new ledger with a budget.
+
+    Make a ledger. Its budget can never be changed. All data about the same people belongs in one ledger.
+    With --accounting tight, you state that parameters of releases (mechanism, epsilon, delta) are fixed
+    without looking at earlier releases, as by a plan or a schedule; more then fits in the budget.
+
+    dptally ledger create budget.db --epsilon 1 --delta 1e-6
+    dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders
+    """
     from dptally.ledger import Ledger
 
     if Path(arguments.ledger).exists():
@@ -175,6 +102,14 @@ def _create(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    """What remains, and what was spent by each kind of composition.
+
+    Show the budget, what remains of it under the ledger's accounting, for the whole data and for parts of
+    it, and the total by basic, optimal and tight composition.
+
+    dptally ledger show budget.db
+    dptally ledger show budget.db --json
+    """
     from dptally.cli.printing import print_json, say
 
     ledger = open_ledger(arguments.ledger, read_only=True)
@@ -207,6 +142,13 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _history(arguments: argparse.Namespace) -> None:
+    """Every spending and what became of it.
+
+    Print every spending, in order: a table on a terminal, CSV into a pipe, JSON with --json.
+
+    dptally ledger history budget.db
+    dptally ledger history budget.db > history.csv
+    """
     import sys
 
     import polars as pl
@@ -230,6 +172,15 @@ def _history(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
+    """Check that the history was not altered.
+
+    Check every hash of the history, and the note beside the ledger. With --head, check also that a hash
+    noted earlier is in it: that shows a history that was cut short or written again, by anyone who could
+    write all files here.
+
+    dptally ledger verify budget.db
+    dptally ledger verify budget.db --head HASH
+    """
     from dptally.cli.printing import print_json, say
 
     noted = arguments.head
@@ -241,11 +192,19 @@ def _verify(arguments: argparse.Namespace) -> None:
         return
     rows = f"{sequence + 1:,} rows follow from each other." if sequence else "The one row is as it was written."
     say(rows, style="bold green")
-    say(f"Keep the hash of the last one where nobody can change it: {digest}")
+    say(f"Keep the hash of the last one where no one can change it: {digest}")
 
 
 def _void(arguments: argparse.Namespace) -> None:
+    """Take back what failed, and say why.
 
+    Take back a spending that failed after data was read, or that a killed process had reserved. Whether a
+    request fails then may depend on the data; you state that no one learns anything from it. The reason
+    stays in the history. What was published, or sampled and not known to have failed, stays spent.
+
+    dptally ledger void budget.db 3 --reason "the disk was unplugged"
+    dptally ledger void budget.db 3 --reason "the disk was unplugged" --who ada --json
+    """
     if not re.fullmatch("[0-9]{1,9}", arguments.entry):
         raise InvalidParameter(f"ENTRY must be the number of an entry, got {arguments.entry[:40]!r}.")
     ledger = open_ledger(arguments.ledger)
@@ -254,6 +213,15 @@ def _void(arguments: argparse.Namespace) -> None:
 
 
 def _restore_note(arguments: argparse.Namespace) -> None:
+    """Accept a ledger without its note, and say why.
+
+    Write the note beside a ledger again, if it is missing, garbled or says something else: after a move
+    without it, or from a backup. You state that nothing was spent that is not in the ledger. The reason
+    stays in the history.
+
+    dptally ledger restore-note budget.db --reason "restored from the backup of Monday"
+    dptally ledger restore-note budget.db --reason "moved to another disk" --who ada --json
+    """
     from dptally.ledger import Ledger
 
     ledger = Ledger.restore_note(arguments.ledger, reason=arguments.reason, who=arguments.who)
@@ -261,6 +229,13 @@ def _restore_note(arguments: argparse.Namespace) -> None:
 
 
 def _close(arguments: argparse.Namespace) -> None:
+    """End all spending, for ever.
+
+    Close a ledger: nothing more can be spent from it. It stays readable.
+
+    dptally ledger close budget.db
+    dptally ledger close budget.db --json
+    """
     ledger = open_ledger(arguments.ledger)
     ledger.end_spending()
     _print_state(arguments, ledger, f"Closed {arguments.ledger}.")
@@ -366,17 +341,6 @@ def _number(number: Fraction) -> str:
     return f"{float(number):.6g}"
 
 
-def _explained(arguments: argparse.Namespace, does: str, **more: Any) -> Explanation:
-    """What the commands of a ledger that exists have in common."""
-    common: dict[str, Any] = {
-        "reads": (f"{arguments.ledger} (the ledger: no data, but who spent what)",),
-        "guarantee": "That of the ledger; its history is checked first.",
-        "cost": "Nothing is spent.",
-        "resources": "Less than a second; some tens of microseconds for each entry, as every hash is checked.",
-    }
-    return Explanation(does, **{**common, **more})
-
-
 def _explain_create(arguments: argparse.Namespace) -> Explanation:
     from dptally.exact import as_delta, as_epsilon, as_fraction
 
@@ -389,74 +353,23 @@ def _explain_create(arguments: argparse.Namespace) -> Explanation:
         "releases are fixed without looking at earlier releases."
     )
     sources = f" Data sources: {', '.join(arguments.source)}." if arguments.source else ""
-    return _explained(
-        arguments,
+    return Explanation(
         f"Make a ledger with a budget of epsilon = {float(epsilon):g}, delta = {float(delta):g}, which can never be "
         f"changed. {rule}{sources}",
-        reads=(),
         writes=(f"{arguments.ledger}: the ledger, for its owner only, if it does not exist yet",),
         guarantee="All releases paid from it stay within the budget together, for each unit. A release made without "
         "the ledger is not in it.",
         cost="Nothing is spent: the budget is what later releases may spend.",
-        resources="Less than a second.",
     )
 
 
-def _explain_show(arguments: argparse.Namespace) -> Explanation:
-    second = ", with a second opinion by dp-accounting in floating point." if arguments.numerical else "."
-    return _explained(
-        arguments,
-        "Show the budget, what remains of it under its accounting, and the total by basic, optimal and tight "
-        f"composition{second}",
-        resources="Less than a second; up to seconds for tight composition of many different mechanisms.",
-    )
-
-
-def _explain_history(arguments: argparse.Namespace) -> Explanation:
-    does = "Print every spending with its time, mechanism, epsilon, delta, who, and what became of it, in order."
-    return _explained(arguments, does)
-
-
-def _explain_verify(arguments: argparse.Namespace) -> Explanation:
-    noted = (
-        " Whether it was cut short or rewritten, only a hash noted earlier can show: give it with --head."
-        if arguments.head is None
-        else " And that the hash noted earlier is in it: then it was neither cut short before it nor rewritten."
-    )
-    return _explained(
-        arguments,
-        "Check every hash of the history: no row was edited, removed, added or moved. Check that it ends where the "
-        f"note beside it says.{noted}",
-        guarantee="That of the ledger, checked again.",
-    )
-
-
-def _explain_void(arguments: argparse.Namespace) -> Explanation:
-    return _explained(
-        arguments,
-        f"Take back entry {arguments.entry}, if it failed, or was reserved and never sampled for. You state that no "
-        "one learns anything from the failure; the reason stays in the history.",
-        writes=(f"{arguments.ledger}: that the entry is void, and why",),
-        guarantee="That of the ledger, if your statement is true.",
-        cost="Nothing is spent; what the entry has spent is given back.",
-    )
-
-
-def _explain_restore_note(arguments: argparse.Namespace) -> Explanation:
-    return _explained(
-        arguments,
-        "Write the note beside the ledger again, if it is missing, garbled or says something else. You state that "
-        "nothing was spent that is not in the ledger; the reason stays in its history.",
-        writes=(f"{arguments.ledger}: that the note was restored, and why", f"{arguments.ledger}-head: the note"),
-        guarantee="That of the ledger, if your statement is true.",
-    )
-
-
-def _explain_close(arguments: argparse.Namespace) -> Explanation:
-    return _explained(
-        arguments,
-        "Close the ledger: nothing more can be spent from it, for ever. It stays readable.",
-        writes=(f"{arguments.ledger}: the last entry",),
-        guarantee="What was published stays within the budget, and nothing can be added.",
-        cost="Nothing is spent; what remained of the budget cannot be used any more.",
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    written = arguments.run in (_void, _restore_note, _close)
+    return Explanation(
+        described(arguments),
+        reads=(f"{arguments.ledger} (the ledger: no data, but who spent what)",),
+        writes=(f"{arguments.ledger}: one more row, and {arguments.ledger}-head: the note",) if written else (),
+        guarantee="That of the ledger, whose history is verified first, and of what you state.",
+        cost="Nothing is spent.",
+        resources="Less than a second; some tens of microseconds for each entry, and up to seconds for composition.",
     )

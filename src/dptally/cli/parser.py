@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from dptally.errors import InvalidParameter
@@ -73,25 +74,26 @@ def add_command(
     run: Callable[[argparse.Namespace], None],
     explain: Callable[[argparse.Namespace], Explanation],
     *,
-    summary: str,
-    details: str,
-    example: str,
-    also: str,
+    further: str = "",
 ) -> Parser:
-    """Add a command with its help, two examples, ``--json`` and ``--explain``.
+    """Add a command with ``--json`` and ``--explain``. Its help is the docstring of the function that runs it.
 
     Args:
         commands: where it goes.
         name: what is typed.
-        run: does it.
+        run: does it. Its docstring: a sentence for the list of commands, the description, two command lines.
         explain: says what would be done; reads nothing but the arguments.
-        summary: half a line for the list of commands.
-        details: the description, in lines.
-        example: a command line.
-        also: another one.
+        further: what the description ends with.
     """
-    epilog = f"example:\n  {example}\nor:\n  {also}"
-    parser = commands.add_parser(name, help=summary, description=details, epilog=epilog)
+    parts = cleandoc(run.__doc__ or "").split("\n\n")  # Python without docstrings has commands without help
+    details = "\n\n".join([*parts[1:-1], *([further] if further else [])])
+    example, _, also = parts[-1].partition("\n")
+    parser = commands.add_parser(
+        name,
+        help=parts[0][:1].lower() + parts[0][1:].removesuffix("."),
+        description=details,
+        epilog=f"example:\n  {example}\nor:\n  {also}",
+    )
     parser.set_defaults(run=run, explanation=explain, parser=parser)
     add_flag(parser, "--json", "print one JSON value instead of text")
     add_flag(parser, "--explain", "describe the effect, the guarantee and the cost of this command, without running it")

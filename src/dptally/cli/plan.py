@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dptally.cli.explain import Explanation
+from dptally.cli.explain import Explanation, described
 from dptally.cli.options import (
     MECHANISMS,
     add_overwrite,
@@ -46,22 +46,7 @@ _FIRST = 7  # columns that fit on a terminal of 80
 
 def add_commands(commands: Commands) -> None:
     """Add ``plan``."""
-    parser = add_command(
-        commands,
-        "plan",
-        _plan,
-        _explain,
-        summary="what to expect, before any data is read",
-        details=(
-            "Say for each mechanism which keys are reported, how many, how far off estimates are, and what it takes.\n"
-            "With --universe, also compare the mechanisms that need no --delta. With --need, find the epsilon (or the\n"
-            "delta, or the number of keys per unit) for keys of a count to be reported with a probability.\n"
-            "Exact, from the output distributions alone: no private data is read and nothing is spent. What is\n"
-            "assumed about the data (--rows, --keys, --zipf, --example) must be public knowledge."
-        ),
-        example="dptally plan --epsilon 1 --delta 1e-6 --max-keys-per-unit 3",
-        also="dptally plan --delta 1e-6 --need 30:95%",
-    )
+    parser = add_command(commands, "plan", _plan, _explain)
     add_privacy(parser, pure=True, sought=True)
     add_unit_bound(parser)
     add_value(parser, "--universe", "NAME", "all keys there may be, such as ipv4 or words:12")
@@ -102,6 +87,17 @@ def _add_assumed(parser: Parser) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> None:
+    """What to expect, before any data is read.
+
+    Say for each mechanism which keys are reported, how many, how far off estimates are, and what it takes.
+    With --universe, also compare the mechanisms that need no --delta. With --need, find the epsilon (or the
+    delta, or the number of keys per unit) for keys of a count to be reported with a probability.
+    Exact, from the output distributions alone: no private data is read and nothing is spent. What is
+    assumed about the data (--rows, --keys, --zipf, --example) must be public knowledge.
+
+    dptally plan --epsilon 1 --delta 1e-6 --max-keys-per-unit 3
+    dptally plan --delta 1e-6 --need 30:95%
+    """
     from pathlib import Path
 
     from dptally.cli.printing import print_json, say
@@ -241,12 +237,9 @@ def _frequency(frequency: int | None) -> str:
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    does = "Say for every mechanism which keys are reported, how many, how far off estimates are, and what it takes."
-    if arguments.need is not None:
-        does += f" First find what it takes to report keys as {arguments.need} says."
     public = f"{arguments.example} (must be PUBLIC: the plan shows what it holds)"
     return Explanation(
-        does,
+        described(arguments),
         reads=() if arguments.example is None else (public,),
         writes=() if arguments.html is None else (f"{arguments.html}: the plan as a page",),
         guarantee="None is needed: a plan is made from parameters and public knowledge.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dptally.cli.explain import Explanation, explain_reading
+from dptally.cli.explain import explain_reading
 from dptally.cli.options import add_confidence, add_release
 from dptally.cli.parser import add_command, whole_number
 from dptally.cli.signals import to_completion
@@ -23,19 +23,7 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``plot``."""
-    parser = add_command(
-        commands,
-        "plot",
-        _plot,
-        _explain,
-        summary="a picture of a release",
-        details=(
-            "Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,\n"
-            "by its true count. PNG needs pip install 'dptally[plots]'. Pictures hold all they need and load nothing."
-        ),
-        example="dptally plot release.parquet -o picture.svg",
-        also="dptally plot release.parquet -n 50 -o picture.html",
-    )
+    parser = add_command(commands, "plot", _plot, explain_reading)
     add_release(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="picture to write: .png, .svg or .html")
     parser.add_argument("--overwrite", action="store_true", help="replace the picture if it exists")
@@ -44,6 +32,14 @@ def add_commands(commands: Commands) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
+    """A picture of a release.
+
+    Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,
+    by its true count. PNG needs pip install 'dptally[plots]'. Pictures hold all they need and load nothing.
+
+    dptally plot release.parquet -o picture.svg
+    dptally plot release.parquet -n 50 -o picture.html
+    """
     from dptally.cli.printing import print_json, say
     from dptally.cli.read import load_table
     from dptally.files import check_target
@@ -60,8 +56,3 @@ def _plot(arguments: argparse.Namespace) -> None:
         print_json({"picture": str(picture)})
     else:
         say(f"Picture written to {picture}.")
-
-
-def _explain(arguments: argparse.Namespace) -> Explanation:
-    does = "Draw the most frequent released keys and the probability with which a key of each count appears."
-    return explain_reading(arguments, does, writes=(f"{arguments.output}: the picture",))

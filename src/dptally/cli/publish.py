@@ -12,23 +12,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from dptally.cli import options
 from dptally.cli.delivery import Request, deliver, prepare
 from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, numbers_of
-from dptally.cli.options import (
-    DATABASES,
-    MECHANISMS,
-    add_counting,
-    add_ledger_options,
-    add_output_options,
-    add_release_options,
-    add_source,
-    add_unit,
-    add_unit_bound,
-    given,
-    sampling_of,
-    source_of,
-    types_of,
-)
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
@@ -49,45 +35,21 @@ _WAYS = {
     "sample_and_threshold": "keeps each unit of a key by a secret coin and reports keys of which enough were kept",
     "misra_gries": "counts in a sketch of bounded memory, adds noise, and reports what is above a threshold",
     "dense": "gives every key of a public list a noisy value, whether it occurs in the data or not",
-    "sparse": "reports the keys of a huge universe with the heaviest noisy counts",
+    "sparse": "reports the keys of a huge universe with the largest noisy counts",
     "compact": "makes a small file that answers any key of a huge universe",
 }
 
 
 def add_commands(commands: Commands) -> None:
     """Add ``publish``."""
-    parser = add_command(
-        commands,
-        "publish",
-        _publish,
-        _explain,
-        summary="publish keys and counts of files",
-        details=(
-            "Count the keys of files and publish those that privacy allows, each with a noisy count.\n"
-            "With -o the release is written as one Parquet file. Without it the released table is printed: readable\n"
-            "on a terminal, as CSV into a pipe or file, as JSON with --json; the guarantee goes to standard error.\n"
-            "\n"
-            "Mechanisms: weighted_sample, stability, gaussian, sample_and_threshold and misra_gries (which counts in\n"
-            "a sketch of bounded memory) report keys of the data and need --delta. dense, sparse and compact need\n"
-            "--universe and no --delta: dense gives each listed key a value, sparse the heaviest keys of a huge\n"
-            "universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,\n"
-            "e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.\n"
-            "\n"
-            f"{DATABASES}"
-        ),
-        example=(
-            "dptally publish events.parquet --key query --unit user_id --max-keys-per-unit 3 "
-            "--epsilon 1 --delta 1e-6 -o release.parquet"
-        ),
-        also="dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet",
-    )
-    add_source(parser)
-    add_unit(parser)
-    add_unit_bound(parser)
-    add_release_options(parser, pure=True)
-    add_counting(parser)
+    parser = add_command(commands, "publish", _publish, _explain, further=options.DATABASES)
+    options.add_source(parser)
+    options.add_unit(parser)
+    options.add_unit_bound(parser)
+    options.add_release_options(parser, pure=True)
+    options.add_counting(parser)
     add_choice(parser, "--engine", ("auto", "polars", "duckdb", "spark"), "what reads and counts", default="auto")
-    add_value(parser, "--mechanism", "NAME", "see above", default=MECHANISMS[0], choices=MECHANISMS)
+    add_value(parser, "--mechanism", "NAME", "see above", default=options.MECHANISMS[0], choices=options.MECHANISMS)
     add_value(parser, "--universe", "NAME", "all keys there may be: a name, or for dense a file of keys")
     add_number(
         parser,
@@ -102,11 +64,26 @@ def add_commands(commands: Commands) -> None:
     add_flag(parser, "--strict-time", "sparse from a fixed number of bits; slow")
     sampling = "ppswor:RATE or priority:RATE, with :POWER if it is not 1, or ppswor:size=KEYS (default: no sampling)"
     add_value(parser, "--sampling", "SCHEME", sampling)
-    add_ledger_options(parser)
-    add_output_options(parser)
+    options.add_ledger_options(parser)
+    options.add_output_options(parser)
 
 
 def _publish(arguments: argparse.Namespace) -> None:
+    """Publish keys and counts of files.
+
+    Count the keys of files and publish those that privacy allows, each with a noisy count.
+    With -o the release is written as one Parquet file. Without it the released table is printed: readable
+    on a terminal, as CSV into a pipe or file, as JSON with --json; the guarantee goes to standard error.
+
+    Mechanisms: weighted_sample, stability, gaussian, sample_and_threshold and misra_gries (which counts in
+    a sketch of bounded memory) report keys of the data and need --delta. dense, sparse and compact need
+    --universe and no --delta: dense gives each listed key a value, sparse the most frequent keys of a huge
+    universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,
+    e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.
+
+    dptally publish events.parquet --key query --unit user --max-keys-per-unit 3 --epsilon 1 --delta 1e-6 -o r.parquet
+    dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet
+    """
     from dptally.publishing import publish
     from dptally.releases.release import Release
 
@@ -114,12 +91,12 @@ def _publish(arguments: argparse.Namespace) -> None:
     if arguments.mechanism == "compact" and request.output is None:
         raise InvalidParameter("mechanism 'compact' makes no table to print; say with -o which file to write.")
     release = publish(
-        source_of(arguments),
-        **given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
-        **given(arguments, "mechanism universe capacity bound strict_time beyond_capacity table query"),
-        sampling=sampling_of(arguments),
+        options.source_of(arguments),
+        **options.given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
+        **options.given(arguments, "mechanism universe capacity bound strict_time beyond_capacity table query"),
+        sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
-        types=types_of(arguments),
+        types=options.types_of(arguments),
         **request.common,
     )
     if isinstance(release, Release):
@@ -159,7 +136,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     if arguments.unit is None and keys > 1:
         raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
     epsilon, delta = numbers_of(arguments, pure=pure)
-    scheme = sampling_of(arguments)
+    scheme = options.sampling_of(arguments)
     expect = ""
     if not pure and (scheme is None or scheme.size is None):
         setting = Setting(

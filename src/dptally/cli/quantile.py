@@ -12,22 +12,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+from dptally.cli import options
 from dptally.cli.delivery import prepare
-from dptally.cli.explain import COUNTING, Explanation, explain_release, outputs
-from dptally.cli.options import (
-    DATABASES,
-    DELTA,
-    EPSILON,
-    add_counting,
-    add_ledger_options,
-    add_output_options,
-    add_source,
-    add_unit,
-    confidence_of,
-    given,
-    source_of,
-    types_of,
-)
+from dptally.cli.explain import COUNTING, Explanation, explain_reading, explain_release
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_number, add_value
 from dptally.errors import InvalidParameter
@@ -53,37 +40,15 @@ _OF_DATA = (
 
 def add_commands(commands: Commands) -> None:
     """Add ``quantile``."""
-    parser = add_command(
-        commands,
-        "quantile",
-        _quantile,
-        _explain,
-        summary="publish quantiles of a column of numbers, dates or times",
-        details=(
-            "Publish a tree of counts over a public interval, and print quantiles of it with confidence intervals.\n"
-            "With -o the tree is written as one Parquet file, which answers any quantile or range later, at no cost:\n"
-            "dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.\n"
-            "\n"
-            "Without --from, INPUT, --value, --low, --high and --epsilon are needed. A column declared as integers is\n"
-            "binned by whole numbers; floats, decimals, and all numbers of CSV and JSON, where nothing is declared,\n"
-            "by --resolution, however --low and --high are written.\n"
-            "\n"
-            f"{DATABASES}"
-        ),
-        example=(
-            "dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 "
-            "--epsilon 1 --delta 1e-6 -q 0.5 -q 0.9"
-        ),
-        also="dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense",
-    )
-    add_source(parser, needed=False)
+    parser = add_command(commands, "quantile", _quantile, _explain, further=options.DATABASES)
+    options.add_source(parser, needed=False)
     add_value(parser, "--from", "FILE", "ask a tree written with -o instead of data; spends nothing", dest="saved")
     add_value(parser, "--value", "COLUMN", "the column of numbers, dates or times")
     add_value(parser, "--low", "VALUE", "smallest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
     add_value(parser, "--high", "VALUE", "largest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
-    add_unit(parser)
-    add_value(parser, "--epsilon", "E", EPSILON)
-    add_value(parser, "--delta", "D", f"{DELTA}; not for dense")
+    options.add_unit(parser)
+    add_value(parser, "--epsilon", "E", options.EPSILON)
+    add_value(parser, "--delta", "D", f"{options.DELTA}; not for dense")
     share = "share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet"
     add_value(parser, "-q --quantile", "Q", share, action="append")
     add_number(parser, "--resolution", "N", "bins (default: 1024; no more than whole values)")
@@ -91,16 +56,29 @@ def add_commands(commands: Commands) -> None:
     mechanisms = "sample_and_threshold (default), weighted_sample, or dense, which has delta 0"
     add_value(parser, "--mechanism", "NAME", mechanisms, default=_MECHANISMS[0], choices=_MECHANISMS)
     add_choice(parser, "--outside", ("clamp", "drop"), "other values", default="clamp")
-    add_counting(parser)
-    add_ledger_options(parser)
-    add_output_options(parser, quiet="--quiet")
+    options.add_counting(parser)
+    options.add_ledger_options(parser)
+    options.add_output_options(parser, quiet="--quiet")
 
 
 def _quantile(arguments: argparse.Namespace) -> None:
+    """Publish quantiles of a column of numbers, dates or times.
+
+    Publish a tree of counts over a public interval, and print quantiles of it with confidence intervals.
+    With -o the tree is written as one Parquet file, which answers any quantile or range later, at no cost:
+    dptally quantile --from FILE -q 0.9, or dptally.load_ranges(FILE) in Python.
+
+    Without --from, INPUT, --value, --low, --high and --epsilon are needed. A column declared as integers is
+    binned by whole numbers; floats, decimals, and all numbers of CSV and JSON, where nothing is declared,
+    by --resolution, however --low and --high are written.
+
+    dptally quantile flights.parquet --value dep_delay --low -60 --high 1500 --epsilon 1 --delta 1e-6 -q 0.5 -q 0.9
+    dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense
+    """
     from dptally.cli.printing import print_json, say, say_guarantee
     from dptally.releases.range_release import as_share
 
-    confidence = confidence_of(arguments)
+    confidence = options.confidence_of(arguments)
     shares = [as_share(q) for q in arguments.quantile or QUARTILES]
     release = _publish(arguments) if arguments.saved is None else _load(arguments)
     rows = quantile_rows(release, shares, confidence)
@@ -126,15 +104,15 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
         raise InvalidParameter(
             f"the following arguments are required: {_written(missing)}; see dptally quantile --help."
         )
-    source = source_of(arguments)
+    source = options.source_of(arguments)
     request = prepare(arguments, also_printed=True)
     release = publish_quantiles(
         source,
-        **given(arguments, "value unit epsilon delta resolution branching mechanism outside"),
-        **given(arguments, "count format memory_limit table query"),
+        **options.given(arguments, "value unit epsilon delta resolution branching mechanism outside"),
+        **options.given(arguments, "count format memory_limit table query"),
         low=read_value("--low", arguments.low),
         high=read_value("--high", arguments.high),
-        types=types_of(arguments),
+        types=options.types_of(arguments),
         **request.common,
     )
     if request.output is not None:
@@ -202,11 +180,8 @@ def _plain(value: object) -> object:
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
     if arguments.saved is not None:
-        return Explanation(
-            "Read quantiles off a saved tree of counts.",
-            reads=(f"{arguments.saved} (public)",),
-            guarantee="That of the release: post-processing preserves it.",
-        )
+        arguments.release = arguments.saved
+        return explain_reading(arguments, does="Read quantiles off a saved tree of counts.")
     shares = ", ".join(arguments.quantile or QUARTILES)
     return explain_release(
         arguments,
@@ -214,7 +189,6 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         f"them by {arguments.mechanism!r}, and read the quantiles {shares} of {arguments.value!r} off it.",
         pure=arguments.mechanism == "dense",
         unit=arguments.unit,
-        writes=outputs(arguments, "the tree, which anyone may see"),
         guarantee="All levels of the tree together; the interval must not depend on the data.",
         cost="More quantiles of the same tree cost nothing.",
         resources=COUNTING,

@@ -45,59 +45,17 @@ __all__ = ["add_commands", "load_table"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``show``, ``top``, ``count``, ``sum`` and ``verify``."""
-    show = add_command(
-        commands,
-        "show",
-        _show,
-        lambda arguments: explain_reading(
-            arguments, "Show the guarantee, the certificate, first rows and how frequent the released keys are."
-        ),
-        summary="what a release guarantees and holds",
-        details=(
-            "Show the guarantee, the certificate, the first rows and how frequent the released keys are; of a tree by\n"
-            "dptally quantile its quartiles, of one by dptally heavy-hitters its heaviest values and prefixes."
-        ),
-        example="dptally show release.parquet",
-        also="dptally show release.parquet --json",
-    )
+    show = add_command(commands, "show", _show, explain_reading)
     add_release(show)
     add_number(show, "-n", "N", "how many rows", default=10)
     add_confidence(show)
 
-    top = add_command(
-        commands,
-        "top",
-        _top,
-        lambda arguments: explain_reading(
-            arguments, "List the released keys with the largest values, with confidence intervals."
-        ),
-        summary="the most frequent released keys",
-        details=(
-            "The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.\n"
-            "The confidence intervals hold after sorting by value: at 95 %, those of all released keys contain the\n"
-            "true counts at once. They are wider than those of dptally count, which are for keys chosen in advance."
-        ),
-        example="dptally top release.parquet -n 20",
-        also="dptally top release.parquet -n 1000 > top.csv",
-    )
+    top = add_command(commands, "top", _top, explain_reading)
     add_release(top)
     add_number(top, "-n", "N", "how many keys", default=10)
     add_confidence(top)
 
-    count = add_command(
-        commands,
-        "count",
-        _count,
-        lambda arguments: explain_reading(arguments, "Look up the values of given keys, with confidence intervals."),
-        summary="the counts of given keys",
-        details=(
-            "The value of each key with bounds. A compact release answers any key of its universe, a table those it\n"
-            "has. Bounds hold for keys that were chosen without looking at the release. A table with several key\n"
-            "columns takes one value for each of them: dptally count release.parquet 22423 France 85123A Spain."
-        ),
-        example="dptally count release.compact 192.0.2.1 198.51.100.7",
-        also="dptally count release.parquet apple pear",
-    )
+    count = add_command(commands, "count", _count, explain_reading)
     add_release(count)
     count.add_argument(
         "keys",
@@ -107,24 +65,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_confidence(count)
 
-    total = add_command(
-        commands,
-        "sum",
-        _sum,
-        lambda arguments: explain_reading(arguments, "Add up counts over released keys, with a confidence interval."),
-        summary="the sum of counts over released keys",
-        details=(
-            "Sum of counts over the released keys of a selection, with a confidence interval. Keys that were not\n"
-            "released are not included: a release does not tell how many there are, or what they add up to.\n"
-            "What is added up: count, keys, power:P (count to the power P), capped:C (at most C per key), log.\n"
-            "\n"
-            "--kind adds an extrapolation: keys stand for others like them by their reporting probability. It has no\n"
-            "interval, and is no estimate of what is hidden, since the rarest keys leave no trace in a release.\n"
-            "Its weights: mle, lower (never over in expectation), unbiased (large variance)."
-        ),
-        example="dptally sum release.parquet --where \"query LIKE 'a%'\"",
-        also="dptally sum release.parquet --of keys",
-    )
+    total = add_command(commands, "sum", _sum, explain_reading)
     add_release(total)
     total.add_argument("--where", metavar="SQL", help="a condition on the columns of the release (default: all keys)")
     total.add_argument("--of", metavar="G", default="count", help="what to add up (default: count)")
@@ -134,20 +75,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_confidence(total)
 
-    verify = add_command(
-        commands,
-        "verify",
-        _verify,
-        _explain_verify,
-        summary="check the certificate of a release",
-        details=(
-            "Rebuild the probability table from the release's parameters, compute its exact privacy loss again,\n"
-            "derive every field of the guarantee from it, and compare; also the certificate, its SHA-256 and the\n"
-            "rows. That the values were sampled from that table with secret bits, no file can show."
-        ),
-        example="dptally verify release.parquet",
-        also="dptally verify release.parquet --json",
-    )
+    verify = add_command(commands, "verify", _verify, _explain_verify)
     add_release(verify)
     add_value(verify, "--ledger", "FILE", "check also that this ledger has what the release spent")
 
@@ -178,7 +106,7 @@ def _load_keys(path: str) -> Release | CompactRelease:
             f"{path} is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from {file}."
         )
     if isinstance(found, PrefixTree):
-        raise InvalidParameter(f"{path} is a tree of prefixes; see its heaviest ones with dptally show {file}.")
+        raise InvalidParameter(f"{path} is a tree of prefixes; see its most frequent ones with dptally show {file}.")
     return found
 
 
@@ -187,6 +115,14 @@ def _confidence(arguments: argparse.Namespace) -> str:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    """What a release guarantees and holds.
+
+    Show the guarantee, the certificate, the first rows and how frequent the released keys are; of a tree by
+    dptally quantile its quartiles, of one by dptally heavy-hitters its most frequent values and prefixes.
+
+    dptally show release.parquet
+    dptally show release.parquet --json
+    """
     from dptally.errors import InvalidParameter
     from dptally.releases.any_release import load
     from dptally.releases.prefix_tree import PrefixTree
@@ -300,6 +236,15 @@ def _distribution(release: Release) -> list[tuple[int, int, int]]:
 
 
 def _top(arguments: argparse.Namespace) -> None:
+    """The most frequent released keys.
+
+    The released keys with the largest values, largest first: a table on a terminal, CSV into a pipe.
+    The confidence intervals hold after sorting by value: at 95 %, those of all released keys contain the
+    true counts at once. They are wider than those of dptally count, which are for keys chosen in advance.
+
+    dptally top release.parquet -n 20
+    dptally top release.parquet -n 1000 > top.csv
+    """
     from dptally.cli.printing import json_rows, print_json, print_rows, say
 
     release, confidence = load_table(arguments.release), _confidence(arguments)
@@ -313,6 +258,15 @@ def _top(arguments: argparse.Namespace) -> None:
 
 
 def _count(arguments: argparse.Namespace) -> None:
+    """The counts of given keys.
+
+    The value of each key with bounds. A compact release answers any key of its universe, a table those it
+    has. Bounds hold for keys that were chosen without looking at the release. A table with several key
+    columns takes one value for each of them: dptally count release.parquet 22423 France 85123A Spain.
+
+    dptally count release.compact 192.0.2.1 198.51.100.7
+    dptally count release.parquet apple pear
+    """
     import sys
 
     from dptally.cli.printing import json_rows, print_json, print_table
@@ -359,6 +313,19 @@ def _look_up(release: Release, parts: list[str], confidence: str) -> pl.DataFram
 
 
 def _sum(arguments: argparse.Namespace) -> None:
+    """The sum of counts over released keys.
+
+    Sum of counts over the released keys of a selection, with a confidence interval. Keys that were not
+    released are not included: a release does not tell how many there are, or what they add up to.
+    What is added up: count, keys, power:P (count to the power P), capped:C (at most C per key), log.
+
+    --kind adds an extrapolation: keys stand for others like them by their reporting probability. It has no
+    interval, and is no estimate of what is hidden, since the rarest keys leave no trace in a release.
+    Its weights: mle, lower (never over in expectation), unbiased (large variance).
+
+    dptally sum release.parquet --where "query LIKE 'a%'"
+    dptally sum release.parquet --of keys
+    """
     from dataclasses import asdict
 
     from dptally.cli.printing import print_json, say
@@ -383,6 +350,15 @@ def _sum(arguments: argparse.Namespace) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> None:
+    """Check the certificate of a release.
+
+    Rebuild the probability table from the release's parameters, compute its exact privacy loss again,
+    derive every field of the guarantee from it, and compare; also the certificate, its SHA-256 and the
+    rows. That the values were sampled from that table with secret bits, no file can show.
+
+    dptally verify release.parquet
+    dptally verify release.parquet --json
+    """
     from dptally.cli.printing import print_json, say
     from dptally.releases.any_release import load
 
@@ -404,12 +380,9 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 def _explain_verify(arguments: argparse.Namespace) -> Explanation:
-    paid = "" if arguments.ledger is None else " Then find the entry of the ledger that paid for it."
-    ledger = () if arguments.ledger is None else (f"{arguments.ledger} (ledger)",)
+    ledger = () if arguments.ledger is None else (f"{arguments.ledger} (ledger, for the entry that paid)",)
     return explain_reading(
         arguments,
-        "Rebuild the probability table of the release from its parameters, compute its exact privacy loss, and compare "
-        f"it with the certificate. That values were sampled from this table, no file can show.{paid}",
         reads=(f"{arguments.release} (public)", *ledger),
         guarantee="That of the release, verified again.",
         resources="Usually below a second; some seconds with sampling or a very small epsilon.",

@@ -23,20 +23,7 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: Commands) -> None:
     """Add ``report``."""
-    parser = add_command(
-        commands,
-        "report",
-        _report,
-        _explain,
-        summary="a page about a release, to show to anyone",
-        details=(
-            "Write one HTML page: the guarantee in plain words, how it was verified, the most frequent keys with\n"
-            "bounds, what privacy hides, questions one can ask, how to cite. The page loads nothing, works without\n"
-            "scripts, and is made from nothing but the release, whose certificate is checked again first."
-        ),
-        example="dptally report release.parquet -o report.html",
-        also="dptally report release.parquet -o report.html --title 'Search queries' --charts charts",
-    )
+    parser = add_command(commands, "report", _report, _explain)
     add_release(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write (.html)")
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
@@ -53,6 +40,15 @@ def add_commands(commands: Commands) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
+    """A page about a release, to show to anyone.
+
+    Write one HTML page: the guarantee in plain words, how it was verified, the most frequent keys with
+    bounds, what privacy hides, questions one can ask, how to cite. The page loads nothing, works without
+    scripts, and is made from nothing but the release, whose certificate is checked again first.
+
+    dptally report release.parquet -o report.html
+    dptally report release.parquet -o report.html --title 'Search queries' --charts charts
+    """
     from dptally.cli.printing import print_json, say
     from dptally.releases.any_release import load
     from dptally.report.page import put_together
@@ -83,17 +79,8 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    from dptally.report.writing import CHART_FORMATS
-
     writes = outputs(arguments, "the page, which anyone may see")
     if arguments.charts is not None:
-        kinds = " and ".join(kind.upper() for kind in arguments.chart_format or CHART_FORMATS)
-        writes = (*writes, f"{arguments.charts}/: its charts as {kinds}")
-    return explain_reading(
-        arguments,
-        "Verify the certificate of the release again, and write one HTML page about it: the guarantee, how it was "
-        "verified, the most frequent keys with confidence intervals, and what privacy hides. The page loads and sends "
-        "nothing.",
-        writes=writes,
-        resources="About a second; some seconds with sampling or a very small epsilon.",
-    )
+        writes = (*writes, f"{arguments.charts}/: its charts")
+    resources = "About a second; some seconds with sampling or a very small epsilon."
+    return explain_reading(arguments, writes=writes, resources=resources)

@@ -14,18 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dptally.cli import options
 from dptally.cli.delivery import deliver, prepare
-from dptally.cli.explain import Explanation, explain_release, inputs
-from dptally.cli.options import (
-    add_format,
-    add_ledger_options,
-    add_output_options,
-    add_overwrite,
-    add_privacy,
-    add_unit,
-    add_unit_bound,
-    given,
-)
+from dptally.cli.explain import Explanation, described, explain_release, inputs
 from dptally.cli.outputs import save
 from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_number, add_value
 from dptally.errors import InvalidParameter
@@ -37,9 +28,6 @@ if TYPE_CHECKING:
     from dptally.sketches import AnySketch
 
 __all__ = ["add_commands"]
-
-_PRIVATE = "None: the sketch holds private data and must not leave its owner."
-_UNSPENT = "Nothing is spent before the sketch is published."
 
 
 def add_commands(commands: Commands) -> None:
@@ -58,103 +46,64 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_build(commands: Commands) -> None:
-    build = add_command(
-        commands,
-        "build",
-        _build,
-        _explain_build,
-        summary="make a sketch of files or of standard input",
-        details=(
-            "Count keys in bounded memory. The sketch file is private: only its owner may read it.\n"
-            "With --unit, a unit counts once for each of its keys, of which a random choice of --max-keys-per-unit is\n"
-            "kept. With --checkpoint, the sketch is written every so often, so that a killed process loses little."
-        ),
-        example="dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
-        also="dptally sketch build events.parquet --key url --unit user --max-keys-per-unit 8 -o users.sketch",
-    )
+    build = add_command(commands, "build", _build, _explain)
     files = "file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
     add_value(build, "input", "INPUT", files, nargs="+")
     add_value(build, "--key", "COLUMN", "key column", required=True)
     add_number(build, "-k --capacity", "K", "how many counters", default=10_000)
-    add_unit(build)
-    add_unit_bound(build)
+    options.add_unit(build)
+    options.add_unit_bound(build)
     kind = "what keys are; left out, the declared type of the column, or text in files that declare none"
     add_choice(build, "--kind", ("string", "bytes", "integer", "unsigned"), kind)
-    add_format(build)
+    options.add_format(build)
     add_value(build, "--checkpoint", "FILE", "where to write the sketch while it is being made")
     _add_output(build)
 
 
 def _add_merge(commands: Commands) -> None:
-    merge = add_command(
-        commands,
-        "merge",
-        _merge,
-        _explain_merge,
-        summary="merge sketches of several streams",
-        details=(
-            "Merge sketches of equal capacity into one of that capacity. With --sum, their sensitivity is reduced\n"
-            "first and they are added up: that takes memory for all of their counters, and needs far less noise when\n"
-            "it is published. A sketch that holds a stream of another one, or is a copy of it, is refused."
-        ),
-        example="dptally sketch merge monday.sketch tuesday.sketch -o both.sketch",
-        also="dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch",
-    )
+    merge = add_command(commands, "merge", _merge, _explain)
     add_value(merge, "sketch", "SKETCH", "files written by dptally sketch build", nargs="+")
     add_flag(merge, "--sum", "reduce their sensitivity and add them up")
     _add_output(merge)
 
 
 def _add_show(commands: Commands) -> None:
-    show = add_command(
-        commands,
-        "show",
-        _show,
-        _explain_show,
-        summary="what a sketch holds, for its owner only",
-        details="Show the largest counters of a sketch. What is shown is private: it must not leave the data's owner.",
-        example="dptally sketch show s.sketch -n 20",
-        also="dptally sketch show s.sketch --json",
-    )
+    show = add_command(commands, "show", _show, _explain)
     add_value(show, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
     add_number(show, "-n", "N", "how many keys", default=10)
 
 
 def _add_publish(commands: Commands) -> None:
-    publish = add_command(
-        commands,
-        "publish",
-        _publish,
-        _explain_publish,
-        summary="publish a sketch privately",
-        details=(
-            "Add noise that fits the kind of sketch (of one stream, merged, of units, or added up), and publish what\n"
-            "is above the threshold. A twentieth of epsilon is spent on how far the sketch falls short of true\n"
-            "counts; --shortfall S states it instead, and --shortfall unknown leaves it open."
-        ),
-        example="dptally sketch publish s.sketch --epsilon 1 --delta 1e-6 -o release.parquet",
-        also="dptally sketch publish s.sketch --epsilon 1 --universe ipv4 -o release.parquet",
-    )
+    publish = add_command(commands, "publish", _publish, _explain_publish)
     add_value(publish, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
-    add_privacy(publish, keys_only=False, pure=True)
+    options.add_privacy(publish, keys_only=False, pure=True)
     add_value(publish, "--universe", "NAME", "all keys there may be, as ipv4 or uint64: delta is then 0")
     add_value(publish, "--name", "COLUMN", "name of the key column in the release")
     elements = "elements of one unit in the stream, equal ones or not"
     add_number(publish, "--elements-per-unit", "M", elements, default=1)
     add_value(publish, "--shortfall", "S", "private, unknown, or a number", default="private")
     add_choice(publish, "--minimise", ("threshold", "error"), "of the noise", default="threshold")
-    add_ledger_options(publish)
-    add_output_options(publish)
+    options.add_ledger_options(publish)
+    options.add_output_options(publish)
 
 
 def _add_output(parser: Parser) -> None:
     add_value(parser, "-o --output", "FILE", "where to write the sketch", required=True)
-    add_overwrite(parser)
+    options.add_overwrite(parser)
     add_flag(parser, "-q --quiet", "print only the requested output")
     add_flag(parser, "--no-progress", "show no progress on a terminal")
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    """Make a sketch of files or of standard input.
+
+    Count keys in bounded memory. The sketch file is private: only its owner may read it.
+    With --unit, a unit counts once for each of its keys, of which a random choice of --max-keys-per-unit is
+    kept. With --checkpoint, the sketch is written every so often, so that a killed process loses little.
+
+    dptally sketch build events.parquet --key url -k 10000 -o s.sketch
+    dptally sketch build events.parquet --key url --unit user --max-keys-per-unit 8 -o users.sketch
+    """
     from dptally.files import check_target
     from dptally.progress import progress_reporter
     from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
@@ -164,19 +113,28 @@ def _build(arguments: argparse.Namespace) -> None:
     if arguments.unit is None and arguments.max_keys_per_unit != 1:
         raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
     source = arguments.input[0] if len(arguments.input) == 1 else arguments.input
-    options: dict[str, Any] = {"format": arguments.format, "checkpoint": arguments.checkpoint}
+    file = options.given(arguments, "key format checkpoint")
     sketch: AnySketch
     with progress_reporter(False if arguments.quiet or arguments.no_progress else None) as report:
         if arguments.unit is None:
             sketch = MisraGriesSketch(arguments.capacity, kind=arguments.kind)
-            sketch.update_file(source, key=arguments.key, progress=report, **options)
+            sketch.update_file(source, progress=report, **file)
         else:
             sketch = UserMisraGriesSketch(arguments.capacity, arguments.max_keys_per_unit, kind=arguments.kind)
-            sketch.update_file(source, key=arguments.key, unit=arguments.unit, progress=report, **options)
+            sketch.update_file(source, unit=arguments.unit, progress=report, **file)
     _deliver(arguments, sketch, output)
 
 
 def _merge(arguments: argparse.Namespace) -> None:
+    """Merge sketches of several streams.
+
+    Merge sketches of equal capacity into one of that capacity. With --sum, their sensitivity is reduced
+    first and they are added up: that takes memory for all of their counters, and needs far less noise when
+    it is published. A sketch that holds a stream of another one, or is a copy of it, is refused.
+
+    dptally sketch merge monday.sketch tuesday.sketch -o both.sketch
+    dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch
+    """
     from dptally.files import check_target
     from dptally.sketches import load_sketch, merge_sketches, sum_sketches
 
@@ -201,6 +159,13 @@ def _facts(sketch: AnySketch) -> dict[str, Any]:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    """What a sketch holds, for its owner only.
+
+    Show the largest counters of a sketch. What is shown is private: it must not leave the data's owner.
+
+    dptally sketch show s.sketch -n 20
+    dptally sketch show s.sketch --json
+    """
     import polars as pl
 
     from dptally.cli.printing import json_rows, print_json, print_table, say
@@ -225,12 +190,21 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
+    """Publish a sketch privately.
+
+    Add noise that fits the kind of sketch (of one stream, merged, of units, or added up), and publish what
+    is above the threshold. A twentieth of epsilon is spent on how far the sketch falls short of true
+    counts; --shortfall S states it instead, and --shortfall unknown leaves it open.
+
+    dptally sketch publish s.sketch --epsilon 1 --delta 1e-6 -o release.parquet
+    dptally sketch publish s.sketch --epsilon 1 --universe ipv4 -o release.parquet
+    """
     from dptally.sketches import load_sketch
 
     request = prepare(arguments)
     del request.common["progress"]  # a sketch is small
     release = load_sketch(arguments.sketch).publish(
-        **given(arguments, "epsilon delta universe name elements_per_unit minimise"),
+        **options.given(arguments, "epsilon delta universe name elements_per_unit minimise"),
         shortfall=_shortfall(arguments.shortfall),
         **request.common,
     )
@@ -246,50 +220,20 @@ def _shortfall(text: str) -> Any:
         raise InvalidParameter(f"--shortfall must be private, unknown or a whole number, got {text[:40]!r}.") from None
 
 
-def _explain_build(arguments: argparse.Namespace) -> Explanation:
-    whose = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
-    written: tuple[str, ...] = (f"{arguments.output}: the sketch, PRIVATE, for its owner only",)
-    if arguments.checkpoint is not None:
-        written += (f"{arguments.checkpoint}: the sketch so far, PRIVATE, every so often",)
+def _explain(arguments: argparse.Namespace) -> Explanation:
+    private = "PRIVATE, for its owner only"
+    written = [f"{arguments.output}: the sketch, {private}"] if "output" in arguments else []
+    if getattr(arguments, "checkpoint", None) is not None:
+        written.append(f"{arguments.checkpoint}: the sketch so far, {private}, every so often")
     return Explanation(
-        f"Count how many {whose} each value of {arguments.key!r} has, in {arguments.capacity:,} counters.",
+        described(arguments),
         reads=inputs(arguments),
-        writes=written,
-        guarantee=_PRIVATE,
-        cost=_UNSPENT,
-        resources=f"Some ten million rows a second; memory for {arguments.capacity:,} counters, whatever the data.",
-    )
-
-
-def _explain_merge(arguments: argparse.Namespace) -> Explanation:
-    way = "Reduce the sensitivity of sketches and add them up" if arguments.sum else "Merge sketches into one"
-    return Explanation(
-        f"{way}, of equal capacity.",
-        reads=tuple(f"{name} (private)" for name in arguments.sketch),
-        writes=(f"{arguments.output}: the sketch, PRIVATE, for its owner only",),
-        guarantee=_PRIVATE,
-        cost=_UNSPENT,
-        resources="Less than a second for each sketch; memory for their counters.",
-    )
-
-
-def _explain_show(arguments: argparse.Namespace) -> Explanation:
-    return Explanation(
-        f"Show the {arguments.n:,} largest counters of a sketch, as they are.",
-        reads=(f"{arguments.sketch} (private)",),
-        guarantee="None: what is printed is private and must not leave the data's owner.",
-        cost="Nothing is spent, because nothing may be shown to anyone.",
+        writes=tuple(written),
+        guarantee="None: a sketch holds private data and must not leave its owner.",
+        cost="Nothing is spent before the sketch is published.",
+        resources="Some ten million rows a second; memory for the counters, whatever the data.",
     )
 
 
 def _explain_publish(arguments: argparse.Namespace) -> Explanation:
-    part = "A twentieth of epsilon is spent on how far the sketch falls short of true counts."
-    return explain_release(
-        arguments,
-        "Add noise that fits the kind of sketch (of one stream, merged, of units, or added up), and release what is "
-        "above the threshold that privacy needs.",
-        pure=arguments.universe is not None,
-        unit="unit of the sketch",
-        reads=(f"{arguments.sketch} (private)",),
-        cost=part if arguments.shortfall == "private" else "",
-    )
+    return explain_release(arguments, pure=arguments.universe is not None, unit="unit of the sketch")

@@ -83,7 +83,7 @@ def as_epsilon(number: object) -> Fraction:
     if epsilon <= 0:
         raise InvalidParameter(f"epsilon must be a positive number, got {number}.")
     if epsilon > MAX_EPSILON:
-        raise InvalidParameter(f"epsilon must be at most {MAX_EPSILON}, got {number}; that much protects nobody.")
+        raise InvalidParameter(f"epsilon must be at most {MAX_EPSILON}, got {number}; that much protects no one.")
     return epsilon
 
 

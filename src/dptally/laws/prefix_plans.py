@@ -88,7 +88,7 @@ class TriePlan:
         """
         law = self.law
         if law.rounds != self.rounds:
-            raise PrivacyViolation("the plan has another number of rounds than its law was judged for.")
+            raise PrivacyViolation("the plan has another number of rounds than its law was verified for.")
         found = verify_rounds(
             law.rate,
             law.threshold,

@@ -90,7 +90,7 @@ class SampleAndThreshold(Law):
         if self.epsilon < _SMALLEST_EPSILON:
             raise InvalidParameter(
                 f"epsilon must be at least {_SMALLEST_EPSILON} for the law 'sample_and_threshold', got {epsilon}: "
-                "below, too many rows would have to be judged."
+                "below, too many rows would have to be verified."
             )
         self.delta = as_delta(delta)
         self._rate = None if rate is None else as_rate(rate)

@@ -308,7 +308,7 @@ def read_scheme(text: str) -> Scheme:
         raise InvalidParameter(
             f"a {kind} sample cannot be made private afterwards: privacy gains from sampling only if each key is taken "
             "or left by its own secret coin with a probability fixed in advance. A fixed size makes keys depend on "
-            "each other, and a public hash tells everybody which keys would be taken."
+            "each other, and a public hash tells everyone which keys would be taken."
         )
     kinds: dict[str, type[_Threshold]] = {"ppswor": Ppswor, "priority": Priority}
     if kind not in kinds or not 1 <= len(parts) <= 2:

@@ -386,7 +386,7 @@ class Ledger:
             if not self._books.may_become(entry, "void"):
                 raise InvalidParameter(
                     f"entry {entry} of {self.path} is {found.state}, and stays so: only what failed, or was reserved "
-                    "and never drawn from, can be taken back."
+                    "and never sampled for, can be taken back."
                 )
             self._append("void", entry, who=who, note=f"by hand: {stated}")
 

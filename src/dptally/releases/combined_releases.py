@@ -173,7 +173,7 @@ def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:
     if not all(release.law.values for release in releases):
         raise InvalidParameter("a release without values cannot be added up.")
     if not all(release.guarantee.private for release in releases):
-        raise InvalidParameter("one of the releases was drawn from a seed and is not private.")
+        raise InvalidParameter("one of the releases was sampled from a seed and is not private.")
     _check_universes(releases)
     return CombinedReleases(tuple(releases), *_together(releases, units), units)
 
@@ -206,7 +206,7 @@ def _check_different(releases: Sequence[Release]) -> None:
         if same:
             raise InvalidParameter(
                 f"releases {first} and {second} are the same, and a release is added up once; two that are equal by "
-                "chance can be told apart only if a ledger has them."
+                "chance can be distinguished only if a ledger has them."
             )
 
 

@@ -333,7 +333,7 @@ class SketchStream:
         if self._noted("offsets") < number or self._noted("commits") > number:
             raise InvalidSource(
                 f"what '{self._directory}' holds does not belong together: the sketch or Spark's notes were removed or "
-                "replaced; start anew in another directory."
+                "replaced; start again in another directory."
             )
         return number, sketch
 

@@ -110,7 +110,7 @@ def sample_rows(
     if rows.unit is not None:
         raise InvalidParameter("sampling rows takes every row for its own unit; with a unit, count the keys first.")
     if rows.count is not None:
-        raise InvalidParameter("sampling rows needs raw rows; this source holds counts, draw from those instead.")
+        raise InvalidParameter("sampling rows needs raw rows; this source holds counts, sample those instead.")
     check_memory_limit(memory_limit)
     return SampledRows(rows, rate, bits=bits, memory_limit=memory_limit, progress=progress)
 

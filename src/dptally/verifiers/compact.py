@@ -121,7 +121,7 @@ def certify_compact(
         checked += 1
         if first * less > more * second:
             if second == 0:
-                raise PrivacyViolation(f"counts {pair[0]} and {pair[1]} can be told apart with certainty.")
+                raise PrivacyViolation(f"counts {pair[0]} and {pair[1]} can be distinguished with certainty.")
             more, less, worst_pair = first, second, pair
     worst = Fraction(more, less)
     allowed = _exp_below(epsilon / changes)

@@ -128,7 +128,7 @@ def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fra
         raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
     cumulative = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
     if cumulative[-1] + (bound + 1) * uniform != 1 << TABLE_BITS:
-        raise PrivacyViolation("the table is not a law: noise and uniform values do not add up.")
+        raise PrivacyViolation("the table is not a law: noise and uniform values do not sum to one.")
     masses = [here - before for before, here in zip([0, *cumulative], cumulative, strict=False)]
     digest = hashlib.sha256(b"%d,%d;" % (uniform, bound) + table).hexdigest()
     return certify_clamped_noise(masses, uniform=uniform, bound=bound, epsilon=epsilon, table_sha256=digest)

@@ -378,7 +378,7 @@ def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delt
     if copies == 1:
         total = one_key.worst_delta
         if one_key.epsilon > epsilon:
-            raise PrivacyViolation("the table was judged at a larger epsilon than is promised.")
+            raise PrivacyViolation("the table was verified at a larger epsilon than is guaranteed.")
     else:
         total = _composed_delta(one_key.epsilon, one_key.worst_delta, copies, epsilon)
     if total > delta:

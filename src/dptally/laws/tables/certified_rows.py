@@ -79,7 +79,7 @@ class CertifiedRows:
         except PrivacyViolation:
             refused = True
         if refused:
-            raise PrivacyViolation("a row that was about to be drawn from exceeds its delta; nothing was released.")
+            raise PrivacyViolation("a row that was about to be sampled from exceeds its delta; nothing was released.")
 
     def by_frequency(
         self, frequencies: NDArray[np.int64]
