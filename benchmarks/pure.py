@@ -64,7 +64,8 @@ def seconds(job: Callable[[], object], runs: int) -> float:
 
 def sparse(sizes: Sequence[int], runs: int) -> None:
     """The exact sparse histogram, and its parts."""
-    from dptally.mechanisms.sparse_histogram import SparseHistogram
+    from tests.mechanisms import SparseHistogram
+
     from dptally.randomness import SystemBits
     from dptally.randomness.order_statistics import top_order_statistics
     from dptally.universes import read_universe
@@ -87,8 +88,8 @@ def sparse(sizes: Sequence[int], runs: int) -> None:
 
 def strict(sizes: Sequence[int], runs: int) -> None:
     """The reference in strict time beside the exact one."""
-    from dptally.mechanisms.sparse_histogram import SparseHistogram
-    from dptally.mechanisms.strict_sparse import StrictSparseHistogram
+    from tests.mechanisms import SparseHistogram, StrictSparseHistogram
+
     from dptally.randomness import SystemBits
     from dptally.universes import read_universe
 
@@ -107,7 +108,8 @@ def strict(sizes: Sequence[int], runs: int) -> None:
 
 def compact(sizes: Sequence[int], powers: Sequence[int], runs: int) -> None:
     """Building a compact release, one count, and as many counts as there were keys."""
-    from dptally.mechanisms.compact_histogram import CompactHistogram
+    from tests.mechanisms import CompactHistogram
+
     from dptally.randomness import SystemBits
     from dptally.releases.compact_release import CompactRelease
     from dptally.universes import Bijection
@@ -159,8 +161,9 @@ def dense(bins: int, runs: int) -> None:
 
 def errors(sizes: Sequence[int], powers: Sequence[int], releases: int) -> None:
     """Stated and measured errors of the sparse histogram."""
+    from tests.mechanisms import SparseHistogram
+
     from dptally.laws.top_k_noise import least_possible_error, printed_errors
-    from dptally.mechanisms.sparse_histogram import SparseHistogram
     from dptally.randomness import SeededBits
     from dptally.universes import IntegerRange
 

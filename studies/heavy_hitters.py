@@ -19,9 +19,9 @@ from pathlib import Path
 
 import polars as pl
 
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
+from dptally.laws.prefix_plans import plan_trie
 from dptally.laws.round_parameters import COMPOSITIONS
-from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
 from dptally.publishing import publish
 from dptally.randomness import SeededBits
 from dptally.releases.release import Release
@@ -91,7 +91,7 @@ def compare(task: Task, epsilon: str, delta: str, *, runs: int = 5) -> pl.DataFr
 
     def tree(**options: object) -> Callable[[int], dict[Value, int]]:
         def draw(seed: int) -> dict[Value, int]:
-            return publish_tree(
+            return publish_heavy_hitters(
                 task.counts,
                 epsilon=epsilon,
                 delta=delta,
@@ -106,17 +106,17 @@ def compare(task: Task, epsilon: str, delta: str, *, runs: int = 5) -> pl.DataFr
 
     ways: list[tuple[str, str, Callable[[int], dict[Value, int]]]] = []
     for composition in COMPOSITIONS:
-        law = TrieHeavyHitters(
+        law = plan_trie(
             epsilon,
             delta,
             levels=task.lengths,
             domain=task.domain,
             width=task.width,
             composition=composition,  # type: ignore[arg-type]
-        ).plan.law
+        ).law
         reach = f"{law.threshold / float(law.rate):.0f}"
         ways.append((f"{len(task.lengths)} rounds, {composition}", reach, tree(composition=composition)))
-    law = TrieHeavyHitters(epsilon, delta, levels=1, single_round=True).plan.law
+    law = plan_trie(epsilon, delta, levels=1, single_round=True).law
     ways.append(("single round", f"{law.threshold / float(law.rate):.0f}", tree(single_round=True)))
     ways.append(("optimal histogram", "", histogram))
     rows = []

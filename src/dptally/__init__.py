@@ -8,6 +8,9 @@ The public names, loaded when first used so that importing the package stays che
   `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
 - `publish_quantiles(source, value=, low=, high=, epsilon=, ...)` makes a `RangeRelease`, which answers quantiles and
   ranges; `load_ranges(path)` reads one back and nothing else; `find_quantile` searches one quantile;
+- `publish_heavy_hitters(source, key=, epsilon=, ...)` finds frequent strings, as a tree of prefixes;
+- `WeightedSample`, `Stability`, `Gaussian`, `SampleAndThreshold`, `MisraGries`, `Dense`, `Sparse` and `Compact` are
+  mechanisms with their options, for ``publish(mechanism=...)``;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
@@ -31,7 +34,16 @@ if TYPE_CHECKING:
         UnreadableLedger,
         UnreadableRelease,
     )
+    from dptally.heavy_hitters import publish_heavy_hitters
     from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme
+    from dptally.laws.specs.compact import Compact
+    from dptally.laws.specs.dense import Dense
+    from dptally.laws.specs.gaussian import Gaussian
+    from dptally.laws.specs.misra_gries import MisraGries
+    from dptally.laws.specs.sample_and_threshold import SampleAndThreshold
+    from dptally.laws.specs.sparse import Sparse
+    from dptally.laws.specs.stability import Stability
+    from dptally.laws.specs.weighted_sample import WeightedSample
     from dptally.ledger import Ledger
     from dptally.planning import Plan, plan
     from dptally.privacy.guarantee import Guarantee
@@ -52,12 +64,16 @@ __all__ = [
     "BudgetExceeded",
     "Certificate",
     "CombinedReleases",
+    "Compact",
     "CompactRelease",
+    "Dense",
     "DptallyError",
+    "Gaussian",
     "Guarantee",
     "InvalidParameter",
     "InvalidSource",
     "Ledger",
+    "MisraGries",
     "MisraGriesSketch",
     "MissingDependency",
     "Plan",
@@ -66,10 +82,14 @@ __all__ = [
     "PrivacyViolation",
     "RangeRelease",
     "Release",
+    "SampleAndThreshold",
     "SamplingScheme",
+    "Sparse",
+    "Stability",
     "UnreadableLedger",
     "UnreadableRelease",
     "UserMisraGriesSketch",
+    "WeightedSample",
     "__version__",
     "combine",
     "find_quantile",
@@ -78,6 +98,7 @@ __all__ = [
     "load_sketch",
     "plan",
     "publish",
+    "publish_heavy_hitters",
     "publish_quantiles",
     "sanitize",
     "sum_sketches",
@@ -86,35 +107,44 @@ __all__ = [
 _HOMES = {
     "BudgetExceeded": "dptally.errors",
     "Certificate": "dptally.privacy",
+    "combine": "dptally.releases.combined_releases",
     "CombinedReleases": "dptally.releases.combined_releases",
+    "Compact": "dptally.laws.specs.compact",
     "CompactRelease": "dptally.releases.compact_release",
+    "Dense": "dptally.laws.specs.dense",
     "DptallyError": "dptally.errors",
+    "find_quantile": "dptally.quantiles",
+    "Gaussian": "dptally.laws.specs.gaussian",
     "Guarantee": "dptally.privacy",
     "InvalidParameter": "dptally.errors",
     "InvalidSource": "dptally.errors",
     "Ledger": "dptally.ledger",
+    "load": "dptally.releases.any_release",
+    "load_ranges": "dptally.releases.range_release_file",
+    "load_sketch": "dptally.sketches",
+    "MisraGries": "dptally.laws.specs.misra_gries",
     "MisraGriesSketch": "dptally.sketches",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
+    "plan": "dptally.planning",
     "Ppswor": "dptally.laws.sampling_schemes",
     "Priority": "dptally.laws.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
+    "publish": "dptally.publishing",
+    "publish_heavy_hitters": "dptally.heavy_hitters",
+    "publish_quantiles": "dptally.quantiles",
     "RangeRelease": "dptally.releases.range_release",
     "Release": "dptally.releases.release",
+    "SampleAndThreshold": "dptally.laws.specs.sample_and_threshold",
     "SamplingScheme": "dptally.laws.sampling_schemes",
+    "sanitize": "dptally.publishing",
+    "Sparse": "dptally.laws.specs.sparse",
+    "Stability": "dptally.laws.specs.stability",
+    "sum_sketches": "dptally.sketches",
     "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.sketches",
-    "combine": "dptally.releases.combined_releases",
-    "load_sketch": "dptally.sketches",
-    "find_quantile": "dptally.quantiles",
-    "load": "dptally.releases.any_release",
-    "load_ranges": "dptally.releases.range_release_file",
-    "plan": "dptally.planning",
-    "publish": "dptally.publishing",
-    "publish_quantiles": "dptally.quantiles",
-    "sanitize": "dptally.publishing",
-    "sum_sketches": "dptally.sketches",
+    "WeightedSample": "dptally.laws.specs.weighted_sample",
 }
 _STAGES = (
     "errors",

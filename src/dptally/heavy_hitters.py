@@ -1,14 +1,14 @@
-"""The flow for heavy hitters: source, one value per unit, rounds over a tree of prefixes, tree."""
+"""Frequent strings: source, one value per unit, rounds over a tree of prefixes, tree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptally.ledger.paying import paying
-from dptally.mechanisms.trie_heavy_hitters import TrieHeavyHitters
-from dptally.paid_sources import open_paid
-from dptally.progress import Progress, progress_reporter
+from dptally.laws.prefix_plans import plan_trie
+from dptally.laws.specs.prefixes import PrefixSpec
+from dptally.opened_rows import open_for
+from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from dptally.laws.round_parameters import Composition
     from dptally.ledger.paying import AnyLedger
+    from dptally.progress import Progress
     from dptally.releases.prefix_tree import PrefixTree
 
-__all__ = ["publish_tree"]
+__all__ = ["publish_heavy_hitters"]
 
 
-def publish_tree(
+def publish_heavy_hitters(
     source: Any,
     *,
     key: str | None = None,
@@ -53,7 +54,7 @@ def publish_tree(
             keeps one, chosen at random.
         epsilon: for everything together, as in `dptally.publish`.
         delta: for everything together.
-        levels: how many levels, or the lengths of prefixes; see `dptally.heavy_hitters.plan_trie`.
+        levels: how many levels, or the lengths of prefixes; see `dptally.laws.prefix_plans.plan_trie`.
         step: symbols for each level.
         domain: "characters", "utf8" or "bits".
         width: of the domain "bits".
@@ -76,48 +77,38 @@ def publish_tree(
         InvalidParameter: a request that cannot be met.
         InvalidSource: data that cannot be read as asked.
 
-    >>> tree = publish_tree({"tomorrow": 5000, "today": 4000, "once": 1}, epsilon=1, delta="1e-6", levels=[2, 8])
+    >>> values = {"tomorrow": 5000, "today": 4000, "once": 1}
+    >>> tree = publish_heavy_hitters(values, epsilon=1, delta="1e-6", levels=[2, 8])
     >>> sorted(tree.frequencies())
     ['today', 'tomorrow']
     """
-    bits = read_bits(randomness)
-    mechanism = TrieHeavyHitters(
-        epsilon,
-        delta,
-        levels=levels,
-        step=step,
-        domain=domain,
-        width=width,
-        composition=composition,
-        single_round=single_round,
-    )
-    from dptally.summaries.frequencies import count_keys
-
-    with paying(ledger, mechanism.spends, bits, unit=unit) as paid, progress_reporter(progress) as report:
-        rows = open_paid(
-            paid,
-            source,
-            check=lambda found: mechanism.check_type(found.key_schema.field(0).type),
-            key=key,
-            unit=unit,
-            count=count,
-            nulls="drop",
-            format=format,
-            table=table,
-            query=query,
-            types=types,
-            assumed=_key_schema(mechanism, key),
+    spec = PrefixSpec(
+        plan_trie(
+            epsilon,
+            delta,
+            levels=levels,
+            step=step,
+            domain=domain,
+            width=width,
+            composition=composition,
+            single_round=single_round,
         )
-        with count_keys(
-            rows, max_keys_per_unit=1, bits=bits, memory_limit=memory_limit, progress=report
-        ) as frequencies:
-            tree = mechanism.draw(frequencies, paid.bits)
-        tree.guarantee = paid.sign(tree.guarantee)
-        return tree
+    )
 
+    def check(schema: pa.Schema) -> None:
+        from dptally.summaries.strings import check_type
 
-def _key_schema(mechanism: TrieHeavyHitters, key: str | None) -> pa.Schema | None:
-    """The type of a key that has no declared one: that of the domain."""
-    import pyarrow as pa
+        check_type(schema.field(0).type, spec.plan.domain)
 
-    return pa.schema([(key or "key", pa.uint64())]) if mechanism.plan.domain.name == "bits" else None
+    columns: dict[str, Any] = {"key": key, "unit": unit, "count": count, "nulls": "drop", "format": format}
+    tree: PrefixTree = publish_spec(
+        spec,
+        lambda paid: open_for(
+            spec, paid, source, memory_limit=memory_limit, check=check, table=table, query=query, types=types, **columns
+        ),
+        unit=unit,
+        bits=read_bits(randomness),
+        ledger=ledger,
+        progress=progress,
+    )
+    return tree

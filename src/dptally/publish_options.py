@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from dptally.progress import Progress
     from dptally.randomness import BitSource
 
-__all__ = ["PublishOptions", "TableMechanism"]
-
-TableMechanism = Literal[
-    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse"
-]
-"""The mechanisms whose release lists keys; "compact" makes one that answers any key."""
+__all__ = ["PublishOptions"]
 
 
 class PublishOptions(TypedDict, total=False):

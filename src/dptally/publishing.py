@@ -1,65 +1,97 @@
-"""The whole flow: source, bounded contributions, counts, mechanism, release."""
+"""The one flow: request, certificate, payment, summary, draw, release. Every kind of release takes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_epsilon
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.sampling_schemes import Ppswor, Scheme, read_scheme
+from dptally.laws.registry import USUAL, read_mechanism
+from dptally.laws.sampling_schemes import Scheme, read_scheme
 from dptally.ledger.paying import Paid, paying
-from dptally.mechanism_requests import (
-    MECHANISMS,
-    PURE,
-    SKETCH,
-    Drawing,
-    assumed_keys,
-    check_keys,
-    checked_units,
-    make_mechanism,
-    make_pure_mechanism,
-    make_sketch_mechanism,
-    refuse_options,
-)
-from dptally.mechanisms.independent_keys import IndependentKeys
-from dptally.mechanisms.private_total import draw_total
-from dptally.paid_sources import open_paid, opening
+from dptally.opened_rows import open_for, refuse_reserved
+from dptally.paid_sources import opening
 from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
-from dptally.releases.release import RESERVED_COLUMNS, Release
+from dptally.releases.making import make_release
+from dptally.request import check_engine, read_request, with_listed_keys
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from dptally.laws.registry import CompactMechanism, TableMechanism
+    from dptally.laws.spec import Mechanism, Question, Spec
+    from dptally.laws.specs.compact import Compact
     from dptally.ledger.paying import AnyLedger
-    from dptally.mechanisms.base import Drawn
-    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-    from dptally.publish_options import PublishOptions, TableMechanism
+    from dptally.publish_options import PublishOptions
     from dptally.releases.compact_release import CompactRelease
-    from dptally.sources import Rows
+    from dptally.releases.release import Release
+    from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
-    from dptally.spark.rows import SparkRows
-    from dptally.summaries.frequencies import Frequencies
-    from dptally.summaries.row_sample import SampledRows
-    from dptally.summaries.weighted_sample import SampledFrequencies
 
-__all__ = ["publish", "sanitize"]
+__all__ = ["Opened", "publish", "publish_spec", "sanitize"]
 
-_SHARE_FOR_SIZE = Fraction(1, 20)
-_SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
-_Result = TypeVar("_Result")
-_Signed = TypeVar("_Signed", "Release", "CompactRelease", "Release | CompactRelease", "Release | SparkRelease")
+
+class Opened(Protocol):
+    """Private data that answers questions: rows of one machine, of a cluster, or a sketch."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+
+    def answer(self, spec: Spec, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
+        """Summarise for a question, and draw."""
+
+
+def publish_spec(
+    spec: Spec,
+    open_source: Callable[[Paid], Opened],
+    *,
+    unit: str | None,
+    bits: BitSource,
+    ledger: AnyLedger | None = None,
+    progress: bool | Progress | None = None,
+    make: Callable[..., Any] = make_release,
+    private: bool = True,
+) -> Any:
+    """Release what a spec describes: the flow that every mechanism, engine and kind of release takes.
+
+    1. The law is verified for everything that a unit can touch, before anything is spent.
+    2. The ledger has the spending on disk, before the source is opened.
+    3. The source is opened: what fails by what is declared about it is given back.
+    4. Stage by stage, as long as the spec has a question: private data is summarised for it, and one output is drawn.
+       The spec sees outputs and nothing else.
+    5. The outputs become a release, whose guarantee names the entry of the ledger that paid.
+
+    Args:
+        spec: certified or not yet.
+        open_source: opens what answers; called once, after the ledger has the spending.
+        unit: the column that identifies the privacy unit, or None.
+        bits: the source of randomness.
+        ledger: pays, or None.
+        progress: as in `publish`.
+        make: makes the release of spec, last question, outputs, guarantee and names of key columns.
+        private: False where which keys of a unit count was chosen before by bits that are not secret.
+    """
+    spec.certificate  # noqa: B018 - raises before anything is spent
+    with paying(ledger, spec.spending, bits, unit=unit) as paid:
+        opened = open_source(paid)
+        outputs: list[Any] = []
+        with progress_reporter(progress) as report:
+            while (question := spec.next(outputs)) is not None:
+                asked = question
+                outputs.append(opened.answer(spec, question, bits, paid, report))
+        guarantee = paid.sign(spec.guarantee(unit, private=private and bits.private))
+        return make(spec, asked, outputs, guarantee, opened.key)
 
 
 @overload
 def publish(
-    source: Any, *, mechanism: Literal["compact"], collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+    source: Any,
+    *,
+    mechanism: CompactMechanism | Compact,
+    collect: Literal[True] = ...,
+    **options: Unpack[PublishOptions],
 ) -> CompactRelease: ...
 
 
@@ -71,13 +103,13 @@ def publish(
 
 @overload
 def publish(
-    source: Any, *, mechanism: str, collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+    source: Any, *, mechanism: str | Mechanism, collect: Literal[True] = ..., **options: Unpack[PublishOptions]
 ) -> Release | CompactRelease: ...
 
 
 @overload
 def publish(
-    source: Any, *, mechanism: str = ..., collect: bool, **options: Unpack[PublishOptions]
+    source: Any, *, mechanism: str | Mechanism = ..., collect: bool, **options: Unpack[PublishOptions]
 ) -> Release | CompactRelease | SparkRelease: ...
 
 
@@ -89,7 +121,7 @@ def publish(
     max_keys_per_unit: int = 1,
     epsilon: float | str | Fraction,
     delta: float | str | Fraction | None = None,
-    mechanism: str = "weighted_sample",
+    mechanism: str | Mechanism = USUAL,
     universe: Any = None,
     capacity: int | None = None,
     bound: int | None = None,
@@ -126,10 +158,11 @@ def publish(
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: the probability with which the guarantee may fail; well below one over the number of units. Left out for
             mechanisms that keep delta = 0.
-        mechanism: "weighted_sample", "stability", "gaussian" or "sample_and_threshold", which report keys of the data;
-            "misra_gries", which does so in bounded memory, however many keys there are; or, with delta = 0 and a
-            universe, "dense" (a value for each of a list of keys), "sparse" (the heaviest keys of a universe too large
-            to list) or "compact" (a `CompactRelease` that answers any key of such a universe).
+        mechanism: a name, or an object with its options such as ``dptally.Sparse(universe="ipv4")``. Of the data:
+            "weighted_sample", "stability", "gaussian" or "sample_and_threshold"; "misra_gries", in bounded memory,
+            however many keys there are; or, with delta = 0 and a universe, "dense" (a value for each of a list of
+            keys), "sparse" (the largest counts of a universe too large to list) or "compact" (a `CompactRelease` that
+            answers any key of such a universe).
         universe: all keys there may be, fixed without looking at the data. For "sparse" and "compact" a name such as
             "ipv4" or an object of `dptally.universes`; for "dense" also the keys themselves, as a list, a table or a
             file. Rows with other keys are left out in silence.
@@ -173,58 +206,14 @@ def publish(
         InvalidParameter: a request that cannot be met.
         BudgetExceeded: a request that the ledger's budget does not allow.
         InvalidSource: data that cannot be read as asked.
-        PrivacyViolation: a table that does not pass the judge; nothing has been drawn.
+        PrivacyViolation: a table that does not pass the verifier; nothing has been drawn.
 
     >>> release = publish({"common": 1000, "rare": 1}, epsilon=1, delta="1e-6")
     >>> release.table().get_column("key").to_list()
     ['common']
     """
     bits = read_bits(randomness)
-    wanted = _checked_sampling(sampling, unit)
-    on_spark = _checked_engine(source, mechanism, engine, memory_limit, format, collect)
-    place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
-    if mechanism in PURE:
-        keys = checked_units(unit, max_keys_per_unit)
-        asked = {
-            "universe": universe,
-            "capacity": capacity,
-            "bound": bound,
-            "strict_time": strict_time,
-            "beyond_capacity": beyond_capacity,
-        }
-        pure = make_pure_mechanism(mechanism, epsilon, delta, keys, key, nulls, sampling, values, asked)
-        with paying(ledger, pure.spends, bits, unit=unit) as paid:
-            rows = _open(
-                paid,
-                source,
-                key,
-                unit,
-                count,
-                nulls,
-                format,
-                **place,
-                assumed=assumed_keys(pure, universe, key),
-                fits=partial(check_keys, pure, universe),
-            )
-            return _signed(_released(_draw(pure, rows, keys, memory_limit, bits, progress, paid)), paid)
-    if mechanism == SKETCH:
-        keys = checked_units(unit, max_keys_per_unit)
-        refuse_options(
-            mechanism, universe=universe, bound=bound, strict_time=strict_time, beyond_capacity=beyond_capacity
-        )
-        if sampling is not None or not values:
-            raise InvalidParameter("the mechanism 'misra_gries' takes no sampling, and releases values with the keys.")
-        private = make_sketch_mechanism(epsilon, delta, unit, keys, capacity, on_spark=on_spark)
-        with paying(ledger, private.spends, bits, unit=unit) as paid:
-            if on_spark:
-                from dptally.spark.publishing import publish_sketch
-
-                spark_rows = _open_with_spark(paid, source, key, unit, count, nulls, format, types)
-                with progress_reporter(progress) as report:
-                    return _signed(publish_sketch(private, spark_rows, bits, paid.bits, progress=report), paid)
-            rows = _open(paid, source, key, unit, count, nulls, format, **place, fits=_check_sketched)
-            return _signed(_publish_sketch(private, rows, memory_limit, bits, progress, paid), paid)
-    refuse_options(
+    chosen = read_mechanism(
         mechanism,
         universe=universe,
         capacity=capacity,
@@ -232,37 +221,29 @@ def publish(
         strict_time=strict_time,
         beyond_capacity=beyond_capacity,
     )
-    size = 0 if wanted is None or wanted.size is None else wanted.size
-    spent = as_epsilon(epsilon) * _SHARE_FOR_SIZE if size else Fraction(0)
+    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect)
+    request = read_request(
+        epsilon=epsilon, delta=delta, max_keys_per_unit=max_keys_per_unit, key=key, unit=unit, values=values,
+        sampling=sampling, nulls=nulls, merged=on_spark,
+    )  # fmt: skip
+    spec = with_listed_keys(chosen, request).spec(request)
+    columns: dict[str, Any] = {"key": key, "unit": unit, "count": count, "nulls": nulls, "format": format}
+    make: Callable[..., Any] = make_release
+    if on_spark:
+        from dptally.spark.publishing import make_spark_release
 
-    def mechanism_for(scheme: Scheme | None) -> IndependentKeys:
-        rest = as_epsilon(epsilon) - spent
-        return make_mechanism(mechanism, rest, delta, unit, max_keys_per_unit, scheme, values, spent)
+        make = make_release if collect else make_spark_release
 
-    # Everything is checked and certified before data is read; a rate that depends on the total gets a stand-in first.
-    chosen = mechanism_for(wanted.of_total(1000 * size) if wanted is not None and size else wanted)
-    with paying(ledger, chosen.spends, bits, unit=unit) as paid:
+    def open_source(paid: Paid) -> Opened:
         if on_spark:
-            spark_rows = _open_with_spark(paid, source, key, unit, count, nulls, format, types)
-            from dptally.spark import publishing  # not before: opening says what is not installed
+            return _open_frame(paid, source, columns, types, collect=collect)
+        place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
+        return open_for(spec, paid, source, memory_limit=memory_limit, **columns, **place)
 
-            with progress_reporter(progress) as report:
-                if wanted is not None and size:
-                    total = draw_total(publishing.count_occurrences(spark_rows, report), spent, paid.bits)
-                    chosen = mechanism_for(wanted.of_total(total))
-                return _signed(
-                    publishing.publish_rows(
-                        chosen, spark_rows, max_keys_per_unit, bits, paid.begin, collect=collect, progress=report
-                    ),
-                    paid,
-                )
-        rows = _open(paid, source, key, unit, count, nulls, format, twice=size > 0, **place)
-        if wanted is not None and size:
-            from dptally.summaries.frequencies import count_occurrences
-
-            total = draw_total(count_occurrences(rows, memory_limit=memory_limit), spent, paid.bits)
-            chosen = mechanism_for(wanted.of_total(total))
-        return _signed(_release(_draw(chosen, rows, max_keys_per_unit, memory_limit, bits, progress, paid)), paid)
+    released: Release | CompactRelease | SparkRelease = publish_spec(
+        spec, open_source, unit=unit, bits=bits, ledger=ledger, progress=progress, make=make
+    )
+    return released
 
 
 def sanitize(
@@ -314,114 +295,28 @@ def sanitize(
     >>> release.table().get_column("key").to_list()
     ['common']
     """
-    drawn_by = _checked_sampling(read_scheme(scheme) if isinstance(scheme, str) else scheme, None)
-    if drawn_by is None or drawn_by.size is not None:
+    drawn_by = read_scheme(scheme) if isinstance(scheme, str) else scheme
+    if not isinstance(drawn_by, Scheme) or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
-    chosen = make_mechanism("weighted_sample", epsilon, delta, None, 1, drawn_by, values)
+    request = read_request(epsilon=epsilon, delta=delta, key=key, values=values, sampling=drawn_by, nulls=nulls)
+    spec = read_mechanism(USUAL).spec(request).renamed("sanitized_sample")
     if count is None and not isinstance(sample, Mapping):
         raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
-    bits = read_bits(randomness)
-    with paying(ledger, replace(chosen.spends, mechanism="sanitized_sample"), bits, unit=None) as paid:
-        rows = _open(paid, sample, key, None, count, nulls, format)
-        release = _release(_draw(chosen, rows, 1, None, bits, progress, paid, sampled_by=drawn_by))
-        release.guarantee = replace(release.guarantee, mechanism="sanitized_sample")
-        return _signed(release, paid)
-
-
-def _checked_sampling(sampling: object, unit: str | None) -> Scheme | None:
-    """Refuse what is no scheme, and a size where the total would depend on units."""
-    if sampling is not None and not isinstance(sampling, Scheme):
-        raise InvalidParameter(
-            f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
-        )
-    if sampling is not None and sampling.size is not None and unit is not None:
-        raise InvalidParameter("a sample size needs unit=None: with units, give a sampling rate.")
-    return sampling
-
-
-def _open(
-    paid: Paid,
-    source: Any,
-    key: str | Sequence[str] | None,
-    unit: str | None,
-    count: str | None,
-    nulls: Literal["drop", "keep"],
-    format_name: str | None,
-    *,
-    twice: bool = False,
-    fits: Callable[[pa.Schema], None] | None = None,
-    **place: Any,
-) -> Rows:
-    """Open the source and check its columns; nothing of its rows is counted yet.
-
-    With `twice`, it must be one that can be read twice; `fits` refuses columns of keys by their types.
-    """
-
-    def check(rows: Rows) -> None:
-        # Imported here, where an interruption still gives the budget back.
-        from dptally.summaries.frequencies import check_repeated
-
-        _refuse_reserved(rows.key)
-        if twice:
-            check_repeated(rows)
-        if fits is not None:
-            fits(rows.key_schema)
-
-    return open_paid(
-        paid, source, key=key, unit=unit, count=count, nulls=nulls, format=format_name, check=check, **place
+    columns: dict[str, Any] = {"key": key, "unit": None, "count": count, "nulls": nulls, "format": format}
+    released: Release = publish_spec(
+        spec,
+        lambda paid: open_for(spec, paid, sample, sampled_by=drawn_by, **columns),
+        unit=None,
+        bits=read_bits(randomness),
+        ledger=ledger,
+        progress=progress,
     )
+    return released
 
 
-def _refuse_reserved(key: Sequence[str]) -> None:
-    clash = [name for name in key if name in RESERVED_COLUMNS]
-    if clash:
-        raise InvalidParameter(f"a key column may not be named {clash[0]!r}: the release has a column of that name.")
-
-
-def _check_sketched(keys: pa.Schema) -> None:
-    """Refuse keys of a declared type that no sketch takes."""
-    from dptally.summaries.sketch_keys import kind_of
-
-    kind_of(keys.types[0])
-
-
-def _checked_engine(
-    source: object, mechanism: str, engine: str, memory_limit: str | None, format_name: str | None, collect: bool
-) -> bool:
-    """Whether Spark reads the source; refuses what only goes there, and what does not."""
-    from dptally.sources.engine_choice import check_engine
-    from dptally.spark import is_spark_frame
-
-    check_engine(engine, memory_limit=memory_limit)
-    if not is_spark_frame(source) and engine != "spark":
-        if not collect:
-            raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
-        return False
-    if mechanism in PURE:
-        raise InvalidParameter(
-            f"the mechanism {mechanism!r} does not run on Spark; use {', '.join(map(repr, MECHANISMS))} or {SKETCH!r}."
-        )
-    if mechanism == SKETCH and not collect:
-        raise InvalidParameter("a sketch is drawn from in the driver; leave collect at True.")
-    if engine not in ("auto", "spark"):
-        raise InvalidParameter(f"a Spark DataFrame is read by Spark; leave engine at 'auto', got {engine!r}.")
-    if memory_limit is not None:
-        raise InvalidParameter("memory_limit is for one machine; Spark's memory is set where its session starts.")
-    if format_name is not None and is_spark_frame(source):
-        raise InvalidParameter("format is for files; this source is not a path.")
-    return True
-
-
-def _open_with_spark(
-    paid: Paid,
-    source: Any,
-    key: str | Sequence[str] | None,
-    unit: str | None,
-    count: str | None,
-    nulls: Literal["drop", "keep"],
-    format_name: str | None,
-    types: Mapping[str, str] | None,
-) -> SparkRows:
+def _open_frame(
+    paid: Paid, source: Any, columns: dict[str, Any], types: Mapping[str, str] | None, *, collect: bool
+) -> OpenedFrame:
     """Rows of files as Spark reads them, by the rules of one machine, or of a DataFrame."""
     from dptally.sources.databases import is_url
     from dptally.spark import is_spark_frame
@@ -430,13 +325,15 @@ def _open_with_spark(
         files = isinstance(source, str | PurePath | list | tuple) and not is_url(source)
         if not files and not is_spark_frame(source):
             raise InvalidParameter("the engine 'spark' reads files and Spark DataFrames; this source is neither.")
-    with opening(paid, source, key=key, unit=unit, count=count, nulls=nulls, format=format_name):
-        frame = _frame_of(source, key, unit, count, format_name, types)
+    with opening(paid, source, **columns):
+        format_name = columns.pop("format")
+        frame = _frame_of(source, columns["key"], columns["unit"], columns["count"], format_name, types)
+        from dptally.spark.publishing import OpenedFrame
         from dptally.spark.rows import open_frame
 
-        rows = open_frame(frame, key=key, unit=unit, count=count, nulls=nulls)
-        _refuse_reserved(rows.key)
-        return rows
+        rows = open_frame(frame, **columns)
+        refuse_reserved(rows.key)
+        return OpenedFrame(rows, collect=collect)
 
 
 def _frame_of(
@@ -458,97 +355,3 @@ def _frame_of(
         raise InvalidParameter("key must name the key column of a table.")
     paths = source if isinstance(source, list | tuple) else [source]
     return open_files([str(path) for path in paths], key=key, unit=unit, count=count, format=format_name, types=types)
-
-
-def _draw(
-    mechanism: Drawing[_Result],
-    rows: Rows,
-    max_keys_per_unit: int,
-    memory_limit: str | None,
-    bits: BitSource,
-    progress: bool | Progress | None,
-    paid: Paid,
-    sampled_by: Scheme | None = None,
-) -> _Result:
-    """Count and draw; `bits` choose which keys of a unit count, and everything that is drawn is drawn with `paid`."""
-    with (
-        progress_reporter(progress) as report,
-        _count(mechanism, rows, max_keys_per_unit, memory_limit, bits, report, sampled_by, paid) as frequencies,
-    ):
-        return mechanism.draw(frequencies, paid.bits)
-
-
-def _release(drawn: Drawn) -> Release:
-    return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
-
-
-def _signed(release: _Signed, paid: Paid) -> _Signed:
-    """The release, its guarantee naming what paid for it."""
-    release.guarantee = paid.sign(release.guarantee)
-    return release
-
-
-def _released(drawn: Drawn | CompactRelease) -> Release | CompactRelease:
-    from dptally.mechanisms.base import Drawn
-
-    return _release(drawn) if isinstance(drawn, Drawn) else drawn
-
-
-def _count(
-    mechanism: Drawing[Any],
-    rows: Rows,
-    max_keys_per_unit: int,
-    memory_limit: str | None,
-    bits: BitSource,
-    report: Progress | None,
-    sampled_by: Scheme | None,
-    paid: Paid,
-) -> Frequencies | SampledFrequencies | SampledRows:
-    """Count all keys, or sample rows while reading where the scheme allows it and few keys will be left.
-
-    The law of what is released is the same either way. A seeded draw always counts: which row comes first is the
-    engine's choice, and a seed must repeat itself. So does a source that counts by itself.
-    """
-    from dptally.summaries.frequencies import count_keys
-    from dptally.summaries.row_sample import sample_rows
-    from dptally.summaries.weighted_sample import sample_keys
-
-    scheme = mechanism.law.scheme
-    sparse = isinstance(scheme, Ppswor) and scheme.power == 1 and scheme.rate <= _SPARSE
-    by_row = bits.private and rows.unit is None and rows.count is None and not rows.counted_at_source
-    if sparse and by_row and rows.repeatable:
-        assert isinstance(scheme, Ppswor)  # noqa: S101 - for the type checker
-        return sample_keys(rows, scheme, bits=paid.bits, memory_limit=memory_limit, progress=report)
-    if isinstance(mechanism.law, SampleAndThreshold) and by_row:
-        return sample_rows(rows, mechanism.law.rate, bits=paid.bits, memory_limit=memory_limit, progress=report)
-    return count_keys(
-        rows,
-        max_keys_per_unit=max_keys_per_unit,
-        bits=bits,
-        memory_limit=memory_limit,
-        progress=report,
-        sampled_by=sampled_by,
-    )
-
-
-def _publish_sketch(
-    mechanism: PrivateMisraGries,
-    rows: Rows,
-    memory_limit: str | None,
-    bits: BitSource,
-    progress: bool | Progress | None,
-    paid: Paid,
-) -> Release:
-    """Read the rows into a sketch, in bounded memory, and release it."""
-    from dptally.summaries.misra_gries import MisraGries
-    from dptally.summaries.user_misra_gries import UserMisraGries
-
-    sketch: MisraGries | UserMisraGries
-    if rows.unit is None:
-        sketch = MisraGries(mechanism.capacity, bits=bits)
-    else:
-        sketch = UserMisraGries(mechanism.capacity, mechanism.max_keys_per_unit, bits=bits)
-    with progress_reporter(progress) as report:
-        sketch.update_rows(rows, memory_limit=memory_limit, progress=report)
-    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid.bits)
-    return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
-from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
+from dptally.laws.quantile_search import QuantileRounds
+from dptally.laws.registry import USUAL_FOR_RANGES
+from dptally.laws.specs.ranges import RangeSpec, SearchSpec
 from dptally.ledger.paying import Paid, paying
-from dptally.mechanisms.range_histograms import RangeHistograms
-from dptally.privacy.guarantee import Guarantee
-from dptally.progress import Progress, progress_reporter
+from dptally.opened_rows import OpenedRows
+from dptally.progress import Progress
+from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
-from dptally.releases.range_release import RangeRelease
-from dptally.summaries.binned_values import check_values, count_bins, is_whole
+from dptally.summaries.binned_values import check_values, is_whole
 from dptally.universes.grids import Grid, Outside, make_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from dptally.laws.quantile_search import QuantileAnswer
     from dptally.ledger.paying import AnyLedger
+    from dptally.releases.range_release import RangeRelease
     from dptally.sources import Rows
 
 __all__ = ["find_quantile", "publish_quantiles"]
-
-Mechanism = Literal["sample_and_threshold", "weighted_sample", "dense"]
 
 
 def publish_quantiles(
@@ -45,7 +42,7 @@ def publish_quantiles(
     delta: float | str | Fraction | None = None,
     resolution: int | None = None,
     branching: int = 4,
-    mechanism: Mechanism = "sample_and_threshold",
+    mechanism: str = USUAL_FOR_RANGES,
     rate: object = None,
     outside: Outside = "clamp",
     count: str | None = None,
@@ -100,27 +97,20 @@ def publish_quantiles(
     Raises:
         InvalidParameter: a request that cannot be met.
         InvalidSource: data that cannot be read as asked.
-        PrivacyViolation: a law that does not pass the judge; nothing has been drawn.
+        PrivacyViolation: a law that does not pass the verifier; nothing has been drawn.
 
     >>> release = publish_quantiles(range(1000), low=0, high=999, epsilon=1, mechanism="dense")
     >>> found = release.quantile(0.5)
     >>> found.lower < 500 < found.upper
     True
     """
-    bits = read_bits(randomness)
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
-    make = partial(RangeHistograms, epsilon, delta, mechanism=mechanism, rate=rate)
-    chosen = make(levels=cut().levels)  # whatever the column is: a bad request is refused before anything is opened
-    failing = paying(ledger, chosen.spends, bits, unit=unit)
-    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
-    grid = cut(whole=is_whole(rows.key_types[0]))
-    check_values(rows, grid)
-    if grid.levels != chosen.levels:
-        chosen = make(levels=grid.levels)
-    with paying(ledger, chosen.spends, bits, unit=unit) as paid:
-        values = chosen.draw(_count(rows, grid, bits, memory_limit, progress), grid, paid.bits)
-        guarantee = Guarantee(chosen.epsilon, chosen.delta, unit, 1, f"{chosen.name}_tree", private=bits.private)
-        return RangeRelease(grid, rows.key[0], values, paid.sign(guarantee), chosen.certificate, chosen.law)
+    place = {"count": count, "format": format, "table": table, "query": query, "types": types}
+    released: RangeRelease = _publish(
+        cut, lambda grid: RangeSpec(grid, epsilon, delta, mechanism=mechanism, rate=rate),
+        source, value, unit, place, memory_limit, ledger, randomness, progress,
+    )  # fmt: skip
+    return released
 
 
 def find_quantile(
@@ -134,7 +124,7 @@ def find_quantile(
     epsilon: float | str | Fraction,
     delta: float | str | Fraction | None = None,
     resolution: int | None = None,
-    mechanism: Mechanism = "sample_and_threshold",
+    mechanism: str = USUAL_FOR_RANGES,
     rate: object = None,
     outside: Outside = "clamp",
     rounds: int | None = None,
@@ -179,44 +169,47 @@ def find_quantile(
         query: of a database, instead of a table.
         types: as in `dptally.publish`.
     """
-    bits = read_bits(randomness)
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
-    make = partial(
-        QuantileRounds,
-        q=q,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        rate=rate,
-        confidence=confidence,
-        rounds=rounds,
-    )
-    search = make(cut())  # whatever the column is: a bad request is refused before anything is opened
-    failing = paying(ledger, search.spends, bits, unit=unit)
-    rows = _open(failing, source, value, unit, count, format, table=table, query=query, types=types)
-    grid = cut(whole=is_whole(rows.key_types[0]))
-    check_values(rows, grid)
-    if grid != search.grid:
-        search = make(grid)
-    with paying(ledger, search.spends, bits, unit=unit) as paid:
-        below = np.concatenate([[0], np.cumsum(_count(rows, grid, bits, memory_limit, progress))])
-        step = search.start()
-        while not isinstance(step, QuantileAnswer):
-            cells = np.array([below[step.split], below[-1] - below[step.split]], dtype=np.int64)
-            reported = search.law.draw_nodes(cells, paid.bits)
-            step = search.receive((int(reported[0]), int(reported[1])))
-        found = step.drawn_for(unit, private=bits.private)
-        return replace(found, guarantee=paid.sign(found.guarantee))
+    place = {"count": count, "format": format, "table": table, "query": query, "types": types}
+
+    def make(grid: Grid) -> SearchSpec:
+        search = QuantileRounds(
+            grid, q, epsilon=epsilon, delta=delta, mechanism=mechanism, rate=rate, confidence=confidence,
+            rounds=rounds,
+        )  # fmt: skip
+        return SearchSpec(search)
+
+    found: QuantileAnswer = _publish(cut, make, source, value, unit, place, memory_limit, ledger, randomness, progress)
+    return found
 
 
-def _open(
-    failing: AbstractContextManager[Paid],
+def _publish(
+    cut: Callable[..., Grid],
+    make: Callable[[Grid], RangeSpec | SearchSpec],
     source: Any,
     value: str | None,
     unit: str | None,
-    count: str | None,
-    format_name: str | None,
-    **place: Any,
+    place: dict[str, Any],
+    memory_limit: str | None,
+    ledger: AnyLedger | None,
+    randomness: BitSource | None,
+    progress: bool | Progress | None,
+) -> Any:
+    """Open, then publish: the declared type of the column decides about the grid, and so about what is spent."""
+    bits = read_bits(randomness)
+    spec = make(cut())  # whatever the column is: a bad request is refused before anything is opened
+    spec.certificate  # noqa: B018 - raises
+    rows = _open(paying(ledger, spec.spending, bits, unit=unit), source, value, unit, **place)
+    grid = cut(whole=is_whole(rows.key_types[0]))
+    check_values(rows, grid)
+    if grid != spec.grid:
+        spec = make(grid)
+    opened = OpenedRows(rows, memory_limit=memory_limit)
+    return publish_spec(spec, lambda paid: opened, unit=unit, bits=bits, ledger=ledger, progress=progress)
+
+
+def _open(
+    failing: AbstractContextManager[Paid], source: Any, value: str | None, unit: str | None, **place: Any
 ) -> Rows:
     """Open the source before anything is paid, since the type of its column decides about the grid.
 
@@ -227,7 +220,7 @@ def _open(
 
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
-    request = {"key": value, "unit": unit, "count": count, "nulls": "drop", "format": format_name, **place}
+    request = {"key": value, "unit": unit, "nulls": "drop", **place}
     if check_request_for(source, **request):
         return open_rows(source, **request)
     try:
@@ -235,10 +228,3 @@ def _open(
     except BaseException:
         with failing:
             raise
-
-
-def _count(
-    rows: Rows, grid: Grid, bits: BitSource, memory_limit: str | None, progress: bool | Progress | None
-) -> NDArray[np.int64]:
-    with progress_reporter(progress) as report:
-        return count_bins(rows, grid, bits=bits, memory_limit=memory_limit, progress=report)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_fraction
-from dptally.ledger.paying import paying
-from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-from dptally.mechanisms.pure_misra_gries import PureMisraGries
+from dptally.exact import as_epsilon, as_fraction
+from dptally.laws.specs import misra_gries as mechanism
+from dptally.laws.specs.misra_gries import SketchFacts
+from dptally.mechanisms.registry import draw
+from dptally.publishing import publish_spec
 from dptally.randomness import read_bits
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.summaries.misra_gries import MisraGries
@@ -24,8 +25,11 @@ from dptally.summaries.user_misra_gries import UserMisraGries
 from dptally.universes import read_universe
 
 if TYPE_CHECKING:
-    from dptally.ledger.paying import AnyLedger
+    from dptally.laws.spec import Question, Spec
+    from dptally.ledger.paying import AnyLedger, Paid
+    from dptally.progress import Progress
     from dptally.randomness import BitSource
+    from dptally.summaries.sketch_contents import SketchContents
 
 __all__ = [
     "AnySketch",
@@ -53,7 +57,7 @@ def publish_sketch(
     ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
 ) -> Release:
-    """Release a sketch privately, by the mechanism that fits what it is; see `PrivateMisraGries`.
+    """Release a sketch privately, by the mechanism that fits what it is; see `dptally.laws.specs.misra_gries`.
 
     Everything is certified before counters are read.
 
@@ -87,46 +91,46 @@ def publish_sketch(
     if unit is not None and not by_unit:
         raise InvalidParameter("unit is for sketches of users; in this one every element is a unit of its own.")
     unit = (unit or unit_name or "unit") if by_unit else None
-    bits = read_bits(randomness)
-    mechanism: PrivateMisraGries | PureMisraGries
-    if universe is not None:
-        if delta is not None and as_fraction("delta", delta) != 0:
-            raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
-        mechanism = _pure_mechanism(sketch, epsilon, universe, elements_per_unit=elements_per_unit, shortfall=shortfall)
-    elif delta is None:
-        raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
-    else:
-        mechanism = PrivateMisraGries(
-            sketch.form,
-            sketch.capacity,
-            epsilon,
-            delta,
-            max_keys_per_unit=sketch.max_keys_per_unit or 0,
-            sketches=sketch.sketches,
-            unit=unit,
-            elements_per_unit=elements_per_unit,
-            shortfall=shortfall,
-            minimise=minimise,
-        )
-    with paying(ledger, mechanism.spends, bits, unit=unit) as paid:
-        contents = sketch.contents() if universe is None else sketch.reduced_contents()
-        drawn, told = mechanism.draw(contents, column, paid.bits)
-        guarantee = paid.sign(drawn.guarantee)
-    if not sketch.private:  # a unit's keys were chosen by bits that are not secret
-        guarantee = replace(guarantee, private=False)
-    return Release(drawn.rows, guarantee, drawn.certificate, drawn.law, told)
-
-
-def _pure_mechanism(
-    sketch: MisraGries | UserMisraGries | SummedCounters, epsilon: object, universe: Any, **options: Any
-) -> PureMisraGries:
-    """The mechanism with delta = 0 over a universe, for counters that have been reduced."""
-    if sketch.form not in ("single", "standard", "summed"):
-        raise InvalidParameter("delta = 0 needs sketches of one stream each, or added-up ones; this one was merged.")
+    facts = SketchFacts(sketch.form, sketch.capacity, sketch.max_keys_per_unit or 0, sketch.sketches)
     known = read_universe(universe) if isinstance(universe, str) else universe
-    # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
-    known.indices(pa.array([], sketch.key_type))
-    return PureMisraGries(known, sketch.capacity, epsilon, sketches=sketch.sketches, **options)
+    spec = mechanism.MisraGries.of_sketch(
+        facts,
+        as_epsilon(epsilon),
+        None if delta is None else as_fraction("delta", delta),
+        universe=known,
+        elements_per_unit=elements_per_unit,
+        shortfall=shortfall,
+        minimise=minimise,
+    )
+    if known is not None:
+        # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
+        known.indices(pa.array([], sketch.key_type))
+    released: Release = publish_spec(
+        spec,
+        lambda paid: OpenedSketch(sketch, column, reduced=spec.reduced),
+        unit=unit,
+        bits=read_bits(randomness),
+        ledger=ledger,
+        progress=False,
+        private=sketch.private,
+    )
+    return released
+
+
+class OpenedSketch:
+    """A sketch that answers the questions of a release."""
+
+    def __init__(self, sketch: MisraGries | UserMisraGries | SummedCounters, column: str, *, reduced: bool) -> None:
+        self.key = (column,)
+        self._sketch, self._reduced = sketch, reduced
+        self._contents: SketchContents | None = None
+
+    def answer(self, spec: Spec, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
+        """Draw from the counters, or from what they fall short by."""
+        if self._contents is None:
+            found = self._sketch.reduced_contents() if self._reduced else self._sketch.contents()
+            self._contents = replace(found, column=self.key[0])
+        return draw(spec.mechanism, question, self._contents, paid.bits)
 
 
 class MisraGriesSketch(MisraGries):

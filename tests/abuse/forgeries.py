@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 import dptally
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.laws.base import Law
-from dptally.mechanisms.compact_histogram import CompactHistogram
 from dptally.privacy.guarantee import Guarantee, Record
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
+from tests.mechanisms import CompactHistogram
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 240, "date": 170, "elder": 160, "fig": 150}
 RECORD = Record("0" * 32, "1" * 32, 5, "2" * 64)
@@ -229,7 +229,9 @@ def _ranges(mechanism: str, delta: str | None) -> Any:
 def _tree(**options: Any) -> Any:
     keys = [key for key, count in COUNTS.items() for _ in range(count)]
     table = pa.table({"word": keys})
-    return publish_tree(table, key="word", epsilon=1, delta="1e-6", levels=3, randomness=SeededBits(7), **options)
+    return publish_heavy_hitters(
+        table, key="word", epsilon=1, delta="1e-6", levels=3, randomness=SeededBits(7), **options
+    )
 
 
 def _subsampled() -> Any:

@@ -20,7 +20,7 @@ from dptally.federated.messages import Call, read_enrolment, read_registration
 from dptally.federated.prefix_task import HeavyHitterRounds
 from dptally.federated.quantile_task import QuantileSearchRounds
 from dptally.federated.server import Server
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.releases.prefix_tree_file import load_tree
 from dptally.universes.grids import make_grid
@@ -130,7 +130,7 @@ def files() -> dict[str, Specimen]:
             randomness=SeededBits(7),
         )  # fmt: skip
         found[f"ranges_{mechanism}"] = Specimen(_saved(ranges, "r.parquet"), ".parquet", use_ranges, b"dptally.ranges")
-    tree = publish_tree(
+    tree = publish_heavy_hitters(
         pa.table({"word": keys}), key="word", epsilon=1, delta="1e-6", levels=3, randomness=SeededBits(7)
     )
     found["tree"] = Specimen(_saved(tree, "t.parquet"), ".parquet", use_tree, b"dptally_tree")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dptally
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from tests.cli.conftest import Run, run
 
@@ -44,7 +44,7 @@ def test_names_are_written_out(odd: str, tmp_path: Path, run: Run) -> None:
             table.rename_columns([name + "3", unit, name]), value=name, unit=unit, low=0, high=999, mechanism="dense",
             **common,
         ),
-        "tree": publish_tree(table, key=name, unit=unit, delta="1e-6", levels=3, **common),
+        "tree": publish_heavy_hitters(table, key=name, unit=unit, delta="1e-6", levels=3, **common),
     }  # fmt: skip
     for kind, release in made.items():
         path, page = tmp_path / f"{kind}.parquet", tmp_path / f"{kind}.html"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 
 import dptally
-from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 from tests.cli.conftest import MARKER, PRIVACY, Run, on_terminal, start
 
 

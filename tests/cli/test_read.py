@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.releases.prefix_tree_file import load_tree
 from tests.cli.conftest import PRIVACY, Run
 
@@ -57,7 +57,7 @@ def trees(tmp_path: Path, events: Path, run: Run) -> dict[str, Path]:
     interval = ("--value", "user", "--low", 0, "--high", 1500)
     assert run("quantile", events, *interval, *PRIVACY, "-o", ranges, "--quiet").status == 0
     fruit = {"apple": 50_000, "pear": 20_000, "plum": 5_000}
-    publish_tree(fruit, epsilon=1, delta="1e-6", levels=[1, 3, 5]).save(prefixes)
+    publish_heavy_hitters(fruit, epsilon=1, delta="1e-6", levels=[1, 3, 5]).save(prefixes)
     return {"ranges": ranges, "prefixes": prefixes}
 
 

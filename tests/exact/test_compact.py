@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import exp_bounds
 from dptally.laws.field_geometric import FIELD_EXPONENTS, STRAY, FieldGeometric, choose_law
-from dptally.mechanisms.compact_histogram import CompactHistogram, compact_polynomial, keep_at_random
+from dptally.mechanisms.compact import compact_polynomial, keep_at_random
 from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
 from dptally.verifiers.compact import CompactCertificate, certify_compact
+from tests.mechanisms import CompactHistogram
 from tests.unit.integer_range import IntegerRange
 
 Counts = tuple[int, ...]  # by key number

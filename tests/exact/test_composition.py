@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dptally.errors import PrivacyViolation
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from dptally.privacy.composition import largest_key_delta, share_between_keys
 from dptally.verifiers.tables import certify_copies
 from tests.exact.reference import divergence, growth
+from tests.mechanisms import PrivateWeightedSampling
 
 MICRO = Fraction(1, 10**6)
 

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from dptally.exact import exp_bounds
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.stability import Stability
-from dptally.mechanisms.dense_histogram import DenseHistogram
-from dptally.mechanisms.stability_histogram import StabilityHistogram
 from dptally.verifiers.tables import exp_lower
 from tests.exact.enumeration import PieceWords, law_of_pieces, sizes_of
+from tests.mechanisms import DenseHistogram, StabilityHistogram
 
 Release = tuple[tuple[str, int], ...]
 

@@ -10,11 +10,11 @@ import dptally
 from dptally.errors import PrivacyViolation
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.pure_misra_gries import PureMisraGries
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
 from dptally.verifiers.pure import certify_rounded_counters
 from tests.exact.reference import growth
+from tests.mechanisms import PureMisraGries
 
 
 def reduced(stream: list[int], capacity: int) -> dict[int, int]:

@@ -18,8 +18,8 @@ from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.stability import Stability
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from tests.exact.reference import optimal_probabilities
+from tests.mechanisms import PrivateWeightedSampling
 
 PARAMETERS = [(Fraction(1, 10), Fraction(1, 10**6)), (Fraction(1), Fraction(1, 10**6)), (Fraction(2), Fraction(1, 100))]
 LAWS: dict[str, Callable[[Fraction, Fraction], ObservationModel]] = {

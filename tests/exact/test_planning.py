@@ -21,13 +21,13 @@ from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms.private_misra_gries import PrivateMisraGries
 from dptally.planning import Plan, plan, planned_laws
 from dptally.planning.mechanisms import Setting, make_mechanism
 from dptally.planning.populations import listed_population, zipf_population
 from dptally.planning.requirements import as_probability, grid_value
 from dptally.privacy.composition import share_between_keys
 from dptally.randomness import SeededBits
+from tests.mechanisms import PrivateMisraGries
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**4)
 POPULATION = {1: 400, 3: 60, 6: 30, 8: 20, 11: 10, 17: 5, 40: 3, 200: 1}

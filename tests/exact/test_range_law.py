@@ -18,9 +18,9 @@ from dptally.laws.quantile_search import QuantileRounds
 from dptally.laws.range_trees import certify_tree, make_tree_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.randomness import SeededBits
 from dptally.universes.grids import make_grid
+from tests.mechanisms import RangeHistograms
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10)
 

@@ -30,7 +30,6 @@ from dptally.exact.binomial import binomial_at_least
 from dptally.laws.base import Estimator, ObservationModel
 from dptally.laws.registry import law_from_facts
 from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
 from dptally.randomness import SeededBits
 from dptally.randomness.thinning import _log_mass, thin_counts
 from dptally.sources import open_rows
@@ -38,6 +37,7 @@ from dptally.summaries.row_sample import sample_rows
 from dptally.verifiers.sampling import certify_sampling, largest_divergence
 from dptally.verifiers.tables import certify_rows
 from tests.exact.reference import divergence, growth
+from tests.mechanisms import SampleAndThresholdHistogram
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
 UNIT = 1 << 32

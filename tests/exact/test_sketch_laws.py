@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dptally.estimates.shortfall import Shortfall
 from dptally.estimates.sketch_error import sketch_error
 from dptally.exact import exp_bounds
 from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.shortfall import Shortfall
+from dptally.laws.specs.misra_gries import reduced_distance
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-from dptally.mechanisms.private_total import draw_total, noise_scale
-from dptally.mechanisms.pure_misra_gries import PureMisraGries, reduced_distance
+from dptally.laws.total_noise import noise_scale
+from dptally.mechanisms.total import draw_total
 from dptally.randomness import SeededBits
 from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
 from dptally.universes import IntegerRange
@@ -31,6 +31,7 @@ from dptally.verifiers.sketches import certify_shared_noise
 from dptally.verifiers.tables import exp_lower
 from tests.exact import reference_sketches as reference
 from tests.exact.enumeration import Choices, OrderedWords, PieceWords, law_of, law_of_pieces, sizes_of
+from tests.mechanisms import PrivateMisraGries, PureMisraGries
 
 Stream = tuple[int, ...]
 Counters = dict[int, int]

@@ -16,14 +16,10 @@ from dptally.exact import exp_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.mechanisms.strict_sparse import (
-    StrictSparseHistogram,
-    approximate_binomial,
-    approximate_power,
-)
+from dptally.mechanisms.strict_sparse import approximate_binomial, approximate_power
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import dense_law
+from tests.mechanisms import SparseHistogram, StrictSparseHistogram
 
 
 def simple_row(ratio: Fraction, bound: int, count: int) -> dict[int, Fraction]:

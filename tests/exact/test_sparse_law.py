@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from dptally.exact import exp_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.mechanisms import sparse_histogram
-from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.randomness import BitSource, geometric, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric
@@ -34,6 +33,7 @@ from tests.exact.sparse_reference import (
     dense_law,
     order_statistics_law,
 )
+from tests.mechanisms import SparseHistogram
 
 Use = Callable[[Choices], None]
 ROUNDING = Fraction(1, 1 << 120)  # thresholds of tables have 128 places, those that are choices 256

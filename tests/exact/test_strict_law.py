@@ -22,7 +22,7 @@ from dptally.errors import PrivacyViolation
 from dptally.exact import exp_bounds
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.strict_sparse import StrictSparseHistogram, approximate_binomial
+from dptally.mechanisms.strict_sparse import approximate_binomial
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange
 from dptally.verifiers.pure import certify_hidden_difference
@@ -30,6 +30,7 @@ from tests.exact.enumeration import Choices, law_of, steps
 from tests.exact.mixing_reference import smallest_weight, sufficient_weight
 from tests.exact.sparse_reference import Histogram, dense_law, order_statistics_law
 from tests.exact.test_sparse_histogram import strict_row
+from tests.mechanisms import StrictSparseHistogram
 
 Law = dict[Histogram, Fraction]
 Pieces = tuple[int, list[int]]  # how many coins, and where each piece begins

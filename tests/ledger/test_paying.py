@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import dptally
 from dptally import BudgetExceeded, Ledger
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.ledger.paying import paying, spent_by
 from dptally.privacy.spending import Spending
 from dptally.randomness import SeededBits, SystemBits
@@ -75,7 +75,7 @@ RELEASES: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
         {"epsilon": "1/4", "mechanism": "compact", "universe": "words:6", "capacity": 4},
     ),
     "sanitize": (lambda data, **options: dptally.sanitize(data, "ppswor:0.5", **options), DATA, PRIVACY),
-    "tree": (publish_tree, FRUIT, {**PRIVACY, "levels": [5]}),
+    "tree": (publish_heavy_hitters, FRUIT, {**PRIVACY, "levels": [5]}),
     "quantiles": (dptally.publish_quantiles, range(100), {**PRIVACY, **RANGE}),
     "quantiles_dense": (dptally.publish_quantiles, range(100), {"epsilon": "1/4", **RANGE, "mechanism": "dense"}),
     "search": (lambda data, **options: dptally.find_quantile(data, "1/2", **options), range(100), {**PRIVACY, **RANGE}),

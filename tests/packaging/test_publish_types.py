@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import get_overloads
 
 import pytest
+from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 
 import dptally
-from dptally.mechanism_requests import MECHANISMS, PURE, SKETCH
 from dptally.publish_options import PublishOptions, TableMechanism
 from dptally.publishing import publish
 

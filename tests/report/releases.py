@@ -98,13 +98,15 @@ def dates() -> Any:
 
 def tree() -> Any:
     """A tree of prefixes."""
-    from dptally.heavy_hitters import publish_tree
+    from dptally.heavy_hitters import publish_heavy_hitters
 
     words = {"apple": 2000, "apply": 1500, "banana": 3000, "<b>bold": 2500, MARKER: 1}
     rows = [word for word, count in words.items() for _ in range(count)]
     import polars as pl
 
-    return publish_tree(pl.DataFrame({"word": rows}), key="word", epsilon="2", delta="1e-6", levels=[1, 3, 6, 9])
+    return publish_heavy_hitters(
+        pl.DataFrame({"word": rows}), key="word", epsilon="2", delta="1e-6", levels=[1, 3, 6, 9]
+    )
 
 
 def addresses(mechanism: str, **options: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 
 import dptally
 from dptally.errors import DptallyError
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.sources import sqlite_files
 from tests.sources.conftest import Server
@@ -37,7 +37,7 @@ def one_quantile(source: object, **options: Any) -> object:
 
 def prefixes(source: object, **options: Any) -> object:
     """All rows of a tree of prefixes."""
-    return publish_tree(source, key="word", levels=[1, 3, 6], **PRIVACY, **options).table().rows()
+    return publish_heavy_hitters(source, key="word", levels=[1, 3, 6], **PRIVACY, **options).table().rows()
 
 
 KINDS: dict[str, Publish] = {"quantiles": quantiles, "one quantile": one_quantile, "prefixes": prefixes}
@@ -153,4 +153,4 @@ def test_refusals_spend_nothing(kind: str, databases: dict[str, Any], tmp_path: 
 def test_a_database_needs_the_name_of_a_column(databases: dict[str, Any]) -> None:
     """Without one, that is said, and not that the URL is none."""
     with pytest.raises(DptallyError, match="key must name the key column of a table"):
-        publish_tree(databases["sqlite"], table="events", **PRIVACY)
+        publish_heavy_hitters(databases["sqlite"], table="events", **PRIVACY)

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
@@ -348,11 +348,11 @@ def test_quantiles_and_heavy_hitters() -> None:
         release = dptally.publish_quantiles(rows, low=0, high=9, epsilon=1, mechanism="dense")
         assert (release.grid.kind, release.grid.bins) == ("number", 1024)
         for domain in ({}, {"domain": "bits", "width": 4, "levels": 4}):
-            publish_tree(rows, epsilon=1, delta="0.01", **{"levels": 3, **domain})
+            publish_heavy_hitters(rows, epsilon=1, delta="0.01", **{"levels": 3, **domain})
     dates = pa.array([dt.date(2024, 1, 1)])
     for keys in (dates, dates[:0]):
         with pytest.raises(dptally.InvalidSource, match="must hold text for the domain"):
-            publish_tree(keys, epsilon=1, delta="0.01", levels=3)
+            publish_heavy_hitters(keys, epsilon=1, delta="0.01", levels=3)
         for universe, mechanism in (("ipv4", "sparse"), ("ipv4", "compact"), (["a"], "dense")):
             with pytest.raises(dptally.DptallyError, match="key column"):
                 dptally.publish(keys, epsilon=1, mechanism=mechanism, universe=universe)

@@ -88,13 +88,13 @@ def test_declared_columns_have_their_type() -> None:
 
 def test_every_flow_takes_types(tmp_path: Path) -> None:
     """Publishing, quantiles and heavy hitters: units that are written differently are one where they are numbers."""
-    from dptally.heavy_hitters import publish_tree
+    from dptally.heavy_hitters import publish_heavy_hitters
 
     (tmp_path / "a.csv").write_text("k,u\n" + "".join(f"{i % 5},{i:04}\n{i % 5},{i}\n" for i in range(400)))
     options: dict[str, Any] = {"unit": "u", "types": {"u": "int64"}, "epsilon": 8, "delta": "1e-3"}
     release = dptally.publish(tmp_path / "a.csv", key="k", mechanism="stability", **options)
     assert sum(release.table()["value"]) < 500
-    tree = publish_tree(tmp_path / "a.csv", key="k", levels=1, **options)
+    tree = publish_heavy_hitters(tmp_path / "a.csv", key="k", levels=1, **options)
     assert 0 < sum(tree.frequencies().values()) < 500
     del options["delta"]
     options["types"]["k"] = "int64"

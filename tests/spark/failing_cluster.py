@@ -20,11 +20,11 @@ import pyarrow as pa
 
 import dptally
 from dptally.errors import InvalidSource
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from dptally.randomness import SystemBits
 from dptally.spark import local_session
 from dptally.spark.publishing import drawn_rows
 from dptally.spark.rows import open_frame
+from tests.mechanisms import PrivateWeightedSampling
 
 
 class Disturb:

@@ -19,12 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
 from dptally.randomness import SystemBits
 from dptally.spark import local_session
 from dptally.spark.java import find_java_home
 from dptally.spark.publishing import drawn_rows
 from dptally.spark.rows import open_frame
+from tests.mechanisms import PrivateWeightedSampling
 
 DEPLOY = "org.apache.spark.deploy"
 

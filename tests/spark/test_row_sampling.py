@@ -13,12 +13,11 @@ import pytest
 from scipy import stats
 
 import dptally
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
 from dptally.randomness import SeededBits
 from dptally.spark.publishing import drawn_rows
 from dptally.spark.row_sampling import can_sample_rows, repeats_itself
 from dptally.spark.rows import open_frame
+from tests.mechanisms import PrivateWeightedSampling, SampleAndThresholdHistogram
 from tests.spark.data import PRIVACY, as_frame, visits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 

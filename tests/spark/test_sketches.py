@@ -13,7 +13,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+from tests.mechanisms import PrivateMisraGries
 from dptally.randomness import SeededBits
 from dptally.spark.rows import open_frame
 from dptally.spark.sketching import merged_sketch

@@ -9,9 +9,9 @@ from functools import lru_cache
 import pytest
 
 from dptally.laws.field_geometric import FieldGeometric, choose_law
-from dptally.mechanisms.compact_histogram import CompactHistogram
 from dptally.randomness import BitSource, SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
+from tests.mechanisms import CompactHistogram
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 from tests.unit.integer_range import IntegerRange
 

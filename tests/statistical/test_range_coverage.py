@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
-from dptally.mechanisms.range_histograms import RangeHistograms
 from dptally.privacy.guarantee import Guarantee
 from dptally.randomness import SeededBits
 from dptally.releases.range_release import RangeRelease
 from dptally.universes.grids import make_grid
+from tests.mechanisms import RangeHistograms
 from tests.statistical.checks import FALSE_ALARM
 
 MISS = 0.1

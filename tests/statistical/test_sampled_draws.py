@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dptally import Ppswor, Priority
 from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.total_noise import noise_scale
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms.private_total import draw_total, noise_scale
+from dptally.mechanisms.total import draw_total
 from dptally.randomness import SeededBits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 

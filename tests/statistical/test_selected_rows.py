@@ -13,7 +13,7 @@ from scipy import stats
 
 import dptally
 from dptally.estimates.frequencies import estimate_frequencies, estimate_together
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
@@ -116,7 +116,7 @@ def test_exact_probabilities_of_a_miss() -> None:
 def test_a_tree_of_prefixes() -> None:
     """The most frequent strings of a tree have the wider intervals, as wide as those of all its nodes at once."""
     words = [f"w{place % 40:02d}" for place in range(40_000)]
-    tree = publish_tree(words, epsilon=2, delta="1e-6", levels=[1, 3], randomness=SeededBits(1))
+    tree = publish_heavy_hitters(words, epsilon=2, delta="1e-6", levels=[1, 3], randomness=SeededBits(1))
     top, table = tree.top(5), tree.table()
     alone = table.filter(pl.col("prefix").is_in(top["prefix"].implode())).sort("value", descending=True)
     assert (top["lower"] < alone.head(5)["lower"]).all() and (top["upper"] > alone.head(5)["upper"]).all()

@@ -15,8 +15,6 @@ import pytest
 from scipy import stats
 
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.mechanisms.strict_sparse import StrictSparseHistogram
 from dptally.randomness import SeededBits, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric
@@ -25,6 +23,7 @@ from dptally.randomness.order_statistics import TableTail, Tail, top_order_stati
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import dense_law, order_statistics_law
 from tests.exact.test_sparse_histogram import strict_row
+from tests.mechanisms import SparseHistogram, StrictSparseHistogram
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
 

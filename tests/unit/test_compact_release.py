@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
-from dptally.mechanisms.compact_histogram import CompactHistogram
 from dptally.randomness import SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
 from dptally.releases.compact_release_file import FORMAT_VERSION, load
+from tests.mechanisms import CompactHistogram
 from tests.unit.integer_range import IntegerRange
 
 UNIVERSE = IntegerRange(2**64)

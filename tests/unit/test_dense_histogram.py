@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.mechanisms.dense_histogram import DenseHistogram
 from dptally.randomness import SeededBits, SystemBits
 from dptally.sources import open_rows
 from dptally.summaries import count_keys
+from tests.mechanisms import DenseHistogram
 
 LETTERS = pa.table({"letter": ["c", "a", "b"]})
 

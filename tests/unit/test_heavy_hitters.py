@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.laws.prefix_plans import TriePlan, plan_trie
 from dptally.laws.prefix_rounds import Round, TrieRounds, answer
-from dptally.mechanisms import trie_heavy_hitters
+from dptally.mechanisms import prefixes
 from dptally.randomness import SeededBits
 from dptally.releases.prefix_tree import PrefixTree
 from dptally.releases.prefix_tree_file import load_tree
@@ -33,7 +33,7 @@ LENGTHS = (1, 2, 4, 9)
 def words_tree(**options: Any) -> PrefixTree:
     """A seeded tree of a few words."""
     settings: dict[str, Any] = {"epsilon": 1, "delta": "1e-6", "levels": LENGTHS, "randomness": SeededBits(1)}
-    return publish_tree(WORDS, **{**settings, **options})
+    return publish_heavy_hitters(WORDS, **{**settings, **options})
 
 
 # ---- domains ----
@@ -87,15 +87,15 @@ def test_labels_of_cut_characters() -> None:
 def test_votes_of_all_units_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without sampling, the central count of votes is what every unit's own answer adds up to."""
     seen: list[tuple[Round, dict[str, int]]] = []
-    monkeypatch.setattr(trie_heavy_hitters, "thin_counts", lambda counts, rate, bits: counts)
-    keep = trie_heavy_hitters._kept_votes
+    monkeypatch.setattr(prefixes, "thin_counts", lambda counts, rate, bits: counts)
+    keep = prefixes.kept_votes
 
     def remember(texts: pl.DataFrame, asked: Round, bits: Any) -> dict[str, int]:
         votes = keep(texts, asked, bits)
         seen.append((asked, votes))
         return votes
 
-    monkeypatch.setattr(trie_heavy_hitters, "_kept_votes", remember)
+    monkeypatch.setattr(prefixes, "kept_votes", remember)
     for domain in ("characters", "utf8"):
         seen.clear()
         words_tree(domain=domain)
@@ -130,7 +130,7 @@ def test_votes_are_kept_at_the_rate() -> None:
     """
     asked = Round(1, 0, 1, ("*",), Fraction(3, 16), Domain("characters"))
     texts, units = pl.DataFrame({"text": ["tea", "oak"], "units": [200_000, 200_000]}), 400_000
-    kept = sum(trie_heavy_hitters._kept_votes(texts, asked, SeededBits(3)).values())
+    kept = sum(prefixes.kept_votes(texts, asked, SeededBits(3)).values())
     for factor, accepted in ((1.0, True), (1.1, False), (0.9, False)):
         rate = factor * 3 / 16
         assert (abs(kept - units * rate) <= 4.9 * (units * rate * (1 - rate)) ** 0.5) == accepted
@@ -294,13 +294,15 @@ def test_single_round_adds_up() -> None:
 
 def test_bits() -> None:
     """Whole numbers are found by their bits."""
-    tree = publish_tree({5: 4000, 6: 3000, 900: 1}, epsilon=1, delta="1e-6", domain="bits", width=10, levels=[5, 10])
+    tree = publish_heavy_hitters(
+        {5: 4000, 6: 3000, 900: 1}, epsilon=1, delta="1e-6", domain="bits", width=10, levels=[5, 10]
+    )
     assert set(tree.frequencies()) == {5, 6}
 
 
 def test_empty_data() -> None:
     """No rows give an empty tree."""
-    tree = publish_tree({}, epsilon=1, delta="1e-6", levels=2)
+    tree = publish_heavy_hitters({}, epsilon=1, delta="1e-6", levels=2)
     assert len(tree) == 0 and tree.table().height == 0 and tree.leaves().height == 0
     assert str(tree) == "0 prefixes, with estimated frequencies"
 
@@ -308,7 +310,9 @@ def test_empty_data() -> None:
 def test_units_with_several_values(tmp_path: Path) -> None:
     """A unit with many values counts for one of them."""
     rows = pl.DataFrame({"user": [u for u in range(1000) for _ in range(3)], "word": ["a", "b", "c"] * 1000})
-    tree = publish_tree(rows, key="word", unit="user", epsilon=1, delta="1e-6", levels=1, randomness=SeededBits(2))
+    tree = publish_heavy_hitters(
+        rows, key="word", unit="user", epsilon=1, delta="1e-6", levels=1, randomness=SeededBits(2)
+    )
     assert tree.guarantee.unit == "user"
     assert 800 < sum(tree.frequencies().values()) < 1200
 
@@ -367,15 +371,17 @@ def test_columns_of_another_kind(source: pa.Array, options: dict[str, Any], mess
     """Columns whose declared type is not of the domain are refused, whether or not they have rows."""
     for keys in (source, source[:0]):
         with pytest.raises(InvalidSource, match=message):
-            publish_tree(keys, epsilon=1, delta="1e-6", **{"levels": 2, **options})
+            publish_heavy_hitters(keys, epsilon=1, delta="1e-6", **{"levels": 2, **options})
 
 
 def test_values_outside_the_domain_are_left_out() -> None:
     """No error tells that one is there."""
-    tree = publish_tree({99: 500, 3: 500}, epsilon=1, delta="1e-6", domain="bits", width=4, levels=[4])
+    tree = publish_heavy_hitters({99: 500, 3: 500}, epsilon=1, delta="1e-6", domain="bits", width=4, levels=[4])
     assert (
         tree.frequencies().keys()
-        == publish_tree({3: 500}, epsilon=1, delta="1e-6", domain="bits", width=4, levels=[4]).frequencies().keys()
+        == publish_heavy_hitters({3: 500}, epsilon=1, delta="1e-6", domain="bits", width=4, levels=[4])
+        .frequencies()
+        .keys()
     )
 
 

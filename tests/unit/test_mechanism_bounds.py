@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from dptally.errors import InvalidParameter
-from dptally.mechanisms.gaussian_sparse_histogram import GaussianSparseHistogram
-from dptally.mechanisms.private_weighted_sampling import PrivateWeightedSampling
-from dptally.mechanisms.sample_and_threshold import SampleAndThresholdHistogram
-from dptally.mechanisms.stability_histogram import StabilityHistogram
 from dptally.randomness import SeededBits
+from tests.mechanisms import (
+    GaussianSparseHistogram,
+    PrivateWeightedSampling,
+    SampleAndThresholdHistogram,
+    StabilityHistogram,
+)
 
 MECHANISMS = [PrivateWeightedSampling, StabilityHistogram, GaussianSparseHistogram, SampleAndThresholdHistogram]
 

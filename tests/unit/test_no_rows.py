@@ -11,7 +11,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.heavy_hitters import publish_tree
+from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.ledger import Ledger
 from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
@@ -146,7 +146,7 @@ def test_a_sketch_of_nothing(tmp_path: Path) -> None:
 def test_a_tree_of_nothing(tmp_path: Path) -> None:
     """Heavy hitters of no rows come out with their guarantee."""
     source, how = nothing("parquet", tmp_path)
-    tree = publish_tree(source, **how, epsilon=1, delta="1e-6", levels=3)
+    tree = publish_heavy_hitters(source, **how, epsilon=1, delta="1e-6", levels=3)
     assert tree.guarantee.epsilon == 1 and tree.guarantee.private
 
 

@@ -19,10 +19,10 @@ from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViol
 from dptally.estimates.subset_sums import estimate_sum
 from dptally.laws.registry import law_from_facts
 from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
-from dptally.mechanisms.sparse_histogram import SparseHistogram
 from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange, read_universe
+from tests.mechanisms import SparseHistogram
 from tests.unit.test_pipeline import Untouchable
 
 DATA = {"1.2.3.4": 500, "1.2.3.5": 300, "9.9.9.9": 3, "no address": 70}

@@ -17,14 +17,13 @@ from dptally import InvalidParameter, PrivacyViolation
 from dptally.exact.powers import power_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
-from dptally.mechanisms.sparse_histogram import SparseHistogram
-from dptally.mechanisms.strict_sparse import StrictSparseHistogram
 from dptally.randomness import SeededBits
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integer, whole_numbers
 from dptally.randomness.lazy_uniforms import Thresholds
 from dptally.randomness.order_statistics import top_order_statistics
 from dptally.universes import IntegerRange, read_universe
+from tests.mechanisms import SparseHistogram, StrictSparseHistogram
 
 MOST = (1 << 64) - 1
 

@@ -11,9 +11,9 @@ from dptally.audit.examination import Examination
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
+from dptally.laws.specs.compact import changes_per_unit
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.private_total import noise_scale
-from dptally.releases.compact_release import changes_per_unit
+from dptally.laws.total_noise import noise_scale
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding

@@ -12,10 +12,9 @@ from dptally.audit.enclosures import PRECISION, ball, ends, exponential
 from dptally.audit.examination import Examination
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.specs.misra_gries import MisraGries, SketchFacts
 from dptally.laws.summed_noise import SummedNoise
-from dptally.mechanisms.private_misra_gries import PrivateMisraGries
-from dptally.mechanisms.private_total import noise_scale
-from dptally.mechanisms.pure_misra_gries import PureMisraGries
+from dptally.laws.total_noise import noise_scale
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
 from dptally.verifiers.gaussian import working_precision
@@ -48,9 +47,8 @@ def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFindin
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
     check = Examination("misra_gries, one stream", place, epsilon, delta, facts, control)
-    made = PrivateMisraGries(
-        "standard" if standard else "single",
-        capacity,
+    made = MisraGries.of_sketch(
+        SketchFacts("standard" if standard else "single", capacity),
         *made_for(epsilon, delta, control),
         elements_per_unit=elements,
         shortfall="private" if share else None,
@@ -233,10 +231,11 @@ def audit_pure_sketch(choose: Chooser, place: int, control: str) -> ExactFinding
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
     facts = {"capacity": capacity, "elements": elements, "shortfall": share}
     check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, control)
-    made = PureMisraGries(
-        read_universe("words:2"),
-        capacity,
+    made = MisraGries.of_sketch(
+        SketchFacts("single", capacity),
         made_for(epsilon, Fraction(0), control)[0],
+        None,
+        universe=read_universe("words:2"),
         elements_per_unit=elements,
         shortfall="private" if share else None,
     )

@@ -184,7 +184,7 @@ def observe_tree(
     mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Heavy hitters: many values, found round by round."""
-    from dptally.heavy_hitters import publish_tree
+    from dptally.heavy_hitters import publish_heavy_hitters
     from dptally.laws.round_parameters import choose_round_law
     from dptally.releases.prefix_tree_file import load_tree
 
@@ -192,7 +192,7 @@ def observe_tree(
     frequencies = (law.threshold, law.threshold + 1, round(law.threshold / law.rate))
 
     def release(source: Path) -> Any:
-        return publish_tree(
+        return publish_heavy_hitters(
             source,
             key="key",
             count="count",

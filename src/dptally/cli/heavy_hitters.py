@@ -54,10 +54,10 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
     dptally heavy-hitters words.csv --key word --epsilon 1 --delta 1e-6 --levels 5 --single-round
     """
     from dptally.cli.printing import json_rows, print_json, say, say_guarantee
-    from dptally.heavy_hitters import publish_tree
+    from dptally.heavy_hitters import publish_heavy_hitters
 
     request = prepare(arguments)
-    tree = publish_tree(
+    tree = publish_heavy_hitters(
         options.source_of(arguments),
         **options.given(arguments, "key unit epsilon delta step domain width composition single_round"),
         **options.given(arguments, "count format memory_limit table query"),

@@ -20,8 +20,8 @@ from dptally.laws.inversion import FrequencyEstimates
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.estimates.shortfall import Shortfall
     from dptally.laws.base import Law
+    from dptally.laws.shortfall import Shortfall
 
 __all__ = [
     "as_confidence",

@@ -10,8 +10,8 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 
 if TYPE_CHECKING:
-    from dptally.estimates.shortfall import Shortfall
     from dptally.laws.base import Law
+    from dptally.laws.shortfall import Shortfall
     from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["SketchError", "sketch_error"]

@@ -15,8 +15,8 @@ from dptally.estimates.functions import frequency_function, one_per_key
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.estimates.shortfall import Shortfall
     from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
+    from dptally.laws.shortfall import Shortfall
 
 __all__ = ["Sum", "estimate_sum"]
 

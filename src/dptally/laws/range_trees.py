@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon, as_fraction
-from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.sample_and_threshold import SampleAndThreshold
-from dptally.laws.weighted_sample import WeightedSample
-from dptally.privacy.composition import share_between_keys
-from dptally.verifiers.pure import certify_pure_copies
-from dptally.verifiers.tables import certify_copies
+from dptally.laws.registry import mechanism_class, mechanism_names
+from dptally.laws.spec import Request
 
 if TYPE_CHECKING:
-    from dptally.laws.base import Law
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["MECHANISMS", "CertifiedTreeLaw", "certify_tree", "make_tree_law"]
-
-MECHANISMS = ("sample_and_threshold", "weighted_sample", "dense")
-_BOUND = 1 << 40
+__all__ = ["CertifiedTreeLaw", "make_tree_law", "tree_mechanisms"]
 
 
 @dataclass(frozen=True)
 class CertifiedTreeLaw:
-    """A law, what is promised for all levels together, and the judge's finding on both."""
+    """A law, what is guaranteed for all levels together, and the verifier's finding on both."""
 
     epsilon: Fraction
     delta: Fraction
-    law: Law
+    law: Any
     certificate: Certificate
+
+
+def tree_mechanisms() -> tuple[str, ...]:
+    """Names of the mechanisms that have a law for the counts of a tree."""
+    return tuple(name for name in mechanism_names() if mechanism_class(name).trees)
 
 
 def make_tree_law(
@@ -42,42 +39,32 @@ def make_tree_law(
 
     Args:
         epsilon: for the unit.
-        delta: for the unit; None or 0 for "dense".
+        delta: for the unit; None or 0 for mechanisms that keep delta = 0.
         levels: how often a unit is counted, each time once and with coins or noise of its own.
-        mechanism: "sample_and_threshold", "weighted_sample" or "dense".
-        rate: of "sample_and_threshold"; None for the best one.
+        mechanism: a name of `tree_mechanisms`.
+        rate: of sampling, for a mechanism that has one; None for the best one.
 
     Raises:
         InvalidParameter: a request that cannot be met.
-        PrivacyViolation: if the law does not pass the judge.
+        PrivacyViolation: if the law does not pass the verifier.
     """
-    if mechanism not in MECHANISMS:
-        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, MECHANISMS))}, got {mechanism!r}.")
-    if rate is not None and mechanism != "sample_and_threshold":
-        raise InvalidParameter(f"rate is for the mechanism 'sample_and_threshold', got {mechanism!r}.")
-    whole_epsilon, whole_delta = as_epsilon(epsilon), Fraction(0)
-    law: Law
-    if mechanism == "dense":
+    known = tree_mechanisms()
+    if mechanism not in known:
+        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, known))}, got {mechanism!r}.")
+    chosen = mechanism_class(mechanism)
+    options = {}
+    if rate is not None:
+        if "rate" not in {each.name for each in chosen.options()}:
+            raise InvalidParameter(f"rate is for the mechanism 'sample_and_threshold', got {mechanism!r}.")
+        options["rate"] = rate
+    exact = as_epsilon(epsilon)
+    if chosen.pure:
         if delta is not None and as_fraction("delta", delta) != 0:
-            raise InvalidParameter(f"delta must be 0 for the mechanism 'dense', got {delta}.")
-        law = DyadicGeometric(whole_epsilon / levels, _BOUND)
-    else:
-        if delta is None:
-            raise InvalidParameter(f"delta must be given for the mechanism {mechanism!r}.")
-        if as_fraction("delta", delta) == 0:
-            raise InvalidParameter(f"delta must be positive for the mechanism {mechanism!r}; 'dense' needs none.")
-        whole_delta = as_delta(delta)
-        share = share_between_keys(whole_epsilon, whole_delta, levels)
-        law = SampleAndThreshold(*share, rate=rate) if mechanism == MECHANISMS[0] else WeightedSample(*share)
-    return CertifiedTreeLaw(whole_epsilon, whole_delta, law, certify_tree(law, levels, whole_epsilon, whole_delta))
-
-
-def certify_tree(law: Law, levels: int, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge a law for one node, and `levels` of them together: a unit is in one node of each level.
-
-    Raises:
-        PrivacyViolation: if the levels together exceed epsilon and delta.
-    """
-    if not law.delta:
-        return certify_pure_copies(law.certify(), copies=levels, epsilon=epsilon)
-    return certify_copies(law.certify(), copies=levels, epsilon=epsilon, delta=delta)
+            raise InvalidParameter(f"delta must be 0 for the mechanism {mechanism!r}, got {delta}.")
+    elif delta is None:
+        raise InvalidParameter(f"delta must be given for the mechanism {mechanism!r}.")
+    elif as_fraction("delta", delta) == 0:
+        raise InvalidParameter(f"delta must be positive for the mechanism {mechanism!r}; 'dense' needs none.")
+    whole = Fraction(0) if chosen.pure else as_delta(delta)
+    spec = chosen(**options).one_law(Request(exact, whole or None, max_keys_per_unit=levels))
+    return CertifiedTreeLaw(exact, whole, spec.law, spec.certificate)

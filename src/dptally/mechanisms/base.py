@@ -1,9 +1,14 @@
-"""What every mechanism offers."""
+"""What the private halves of mechanisms take and give.
+
+The contract: ``draw(question, summary, bits)`` samples one output from ``question.law`` for a private summary. The
+output is public from there on: it shares no memory with the summary, its rows are in the order of keys, and nothing of
+the data but the draw decides its type. It is the only door from private to public, on one machine, in a partition of a
+cluster and in a federation.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,13 +17,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dptally.laws.base import Law
     from dptally.laws.sampling_schemes import Scheme
-    from dptally.privacy.guarantee import Guarantee
+    from dptally.laws.spec import Question
     from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
 
-__all__ = ["Counted", "Drawn", "Mechanism"]
+__all__ = ["Counted", "Draw", "in_order_of_keys", "without_metadata"]
 
 
 class Counted(Protocol):
@@ -36,25 +39,22 @@ class Counted(Protocol):
         """Distinct keys and their counts, each key once."""
 
 
-@dataclass(frozen=True, repr=False)
-class Drawn:
-    """What a mechanism lets out: public from here on.
+class Draw(Protocol):
+    """The private half of a mechanism."""
 
-    Attributes:
-        rows: the key columns and an int64 column "value", sorted by key, sharing no memory with private data.
-        guarantee: what is promised.
-        certificate: the judge's finding on the table the values were drawn from.
-        law: the law of the values, for estimates.
-    """
-
-    rows: pa.Table
-    guarantee: Guarantee
-    certificate: Certificate
-    law: Law
+    def __call__(self, question: Question, summary: Any, bits: BitSource) -> Any:
+        """Sample one output."""
 
 
-class Mechanism(Protocol):
-    """Draws a public table from private frequencies. Ready, and certified, once it exists."""
+def without_metadata(rows: pa.Table) -> pa.Table:
+    """Names and types only: metadata of the source (pandas writes the number of rows there) stays behind."""
+    import pyarrow as pa
 
-    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
-        """Draw once. Refuses frequencies whose contributions were not bounded as the mechanism needs."""
+    return rows.cast(pa.schema([pa.field(field.name, field.type) for field in rows.schema]))
+
+
+def in_order_of_keys(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """The rows in the order of their keys, copied out of what they came in."""
+    import pyarrow.compute as pc
+
+    return rows.take(pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key]))

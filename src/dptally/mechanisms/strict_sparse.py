@@ -1,9 +1,9 @@
 """The sparse histogram with a number of random bits fixed in advance: the reference in strict time, for small releases.
 
-`SparseHistogram` draws until it is done, so its running time is random and, however little, depends on what is drawn.
-Here every draw takes a fixed number of coins and a bounded number of steps. That forbids the exact law, some of whose
-probabilities need more bits than there are keys; so it is approximated closely enough that a little random output hides
-the difference completely, and the guarantee is pure all the same [BV19, Alg. 6.9, Lemma 3.2].
+`dptally.mechanisms.sparse` draws until it is done, so its running time is random and, however little, depends on what
+is drawn. Here every draw takes a fixed number of coins and a bounded number of steps. That forbids the exact law, some
+of whose probabilities need more bits than there are keys; so it is approximated closely enough that a little random
+output hides the difference completely, and the guarantee is pure all the same [BV19, Alg. 6.9, Lemma 3.2].
 
 Corrections to the printed algorithms, all marked below:
 
@@ -27,14 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dptally.errors import MissingDependency
-from dptally.exact import as_count, as_epsilon
-from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.base import Counted, Drawn
-from dptally.mechanisms.sparse_histogram import draw_release
-from dptally.privacy.composition import LARGEST_UNIT
-from dptally.privacy.spending import Part, Spending
 from dptally.randomness.integers import whole_numbers
-from dptally.verifiers.pure import certify_pure_copies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,27 +35,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+    from dptally.laws.top_k_noise import TopKNoise
     from dptally.randomness import BitSource
-    from dptally.universes import Universe
-    from dptally.verifiers.tables import Certificate
 
-__all__ = ["StrictSparseHistogram", "approximate_binomial", "approximate_power"]
+__all__ = ["StrictDraw", "approximate_binomial", "approximate_power"]
 
 _WORD = 64
 
 
-class StrictSparseHistogram:
+class StrictDraw:
     """KeepHeavy over a large universe from a fixed number of coins.
 
-    The law. Let M be the exact release of `SparseHistogram`, with `FixedBitsNoise`, and M' the same with
+    The law. Let M be the exact release of `dptally.mechanisms.sparse`, with `FixedBitsNoise`, and M' the same with
     order statistics and labels drawn approximately, within statistical distance d of M for all data. With
     probability 1 - 2^-g the result of M' is released, otherwise a random histogram: `keep` random keys, each with a
     random value from 0 to `bound`, those with 0 left out.
 
     Guarantee:
-        epsilon-differential privacy for adding or removing one unit. M is (see `SparseHistogram`); the table and the
-        distance are judged by `TopKNoise.certify`. Let q be the least probability of any result under the random
-        histogram, and g' = 2^-g. For any result h and neighbours, (1 - g') P[M' = h] + g' q_h
+        epsilon-differential privacy for adding or removing one unit. M is (see `dptally.mechanisms.sparse`); the
+        table and the distance are verified by `TopKNoise.certify`. Let q be the least probability of any result under
+        the random histogram, and g' = 2^-g. For any result h and neighbours, (1 - g') P[M' = h] + g' q_h
         <= (1 - g') (e^epsilon (P[M'* = h] + d) + d) + g' q_h, which is at most
         e^epsilon ((1 - g') P[M'* = h] + g' q_h) if (e^epsilon + 1) d <= (e^epsilon - 1) g' q. Every
         result has at most `keep` keys and values up to `bound`; it comes about if the first keys drawn are its own and
@@ -79,53 +71,19 @@ class StrictSparseHistogram:
         [BV19, Alg. 6.9, 6.16, 6.18, 6.20, 6.21 and A.3].
 
     Args:
-        epsilon: for the unit.
-        universe: all keys there may be.
-        keep: how many keys are released at most, up to 300. Public.
-        bound: largest value released, up to 4096. Public; counts are cut at it before noise is added.
-        max_keys_per_unit: bound on what one unit touches.
-        mixing: g: a random histogram is released with probability 2^-g.
+        law: with `mixing` = g: a random histogram is released with probability 2^-g.
     """
 
-    name = "strict_sparse"
+    def __init__(self, law: TopKNoise) -> None:
+        assert law.mixing is not None  # noqa: S101 - for the type checker
+        self.law, self.keep, self.bound, self.mixing, self._size = law, law.keep, law.bound, law.mixing, law.size
+        self._noise = cast("FixedBitsNoise", law.noise)  # what is verified is what is drawn from
 
-    def __init__(
-        self,
-        epsilon: object,
-        *,
-        universe: Universe,
-        keep: int,
-        bound: int,
-        max_keys_per_unit: int = 1,
-        mixing: int = 20,
-    ) -> None:
-        self.epsilon = as_epsilon(epsilon)
-        self.universe = universe
-        self.max_keys_per_unit = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
-        key_epsilon = self.epsilon / self.max_keys_per_unit
-        self.law = TopKNoise(
-            key_epsilon, size=universe.size, keep=keep, bound=bound, universe=universe.name, mixing=mixing
-        )
-        self.keep, self.bound, self.mixing = self.law.keep, self.law.bound, mixing
-        self._noise = cast("FixedBitsNoise", self.law.noise)  # what is judged is what is drawn from
-        self.certificate: Certificate = certify_pure_copies(
-            self.law.certify(), copies=self.max_keys_per_unit, epsilon=self.epsilon
-        )
-
-    @property
-    def spends(self) -> Spending:
-        """What a draw spends."""
-        return Spending(self.name, self.epsilon, Fraction(0), (Part(self.epsilon, Fraction(0)),))
-
-    def draw(self, frequencies: Counted, bits: BitSource) -> Drawn:
-        """Draw once; see `draw_release`."""
-        return draw_release(self, frequencies, bits)
-
-    def draw_bins(
+    def __call__(
         self, numbers: NDArray[Any], counts: NDArray[np.int64], bits: BitSource
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Draw from counts of numbered keys; see `SparseHistogram.draw_bins`."""
-        size = self.universe.size
+        """Draw from counts of numbered keys; see `dptally.mechanisms.sparse.draw_bins`."""
+        size = self._size
         taken = [int(number) for number in numbers]
         # As many draws as the cap allows keys, used or not.
         noise = [self._noise.from_uniform(_coins(self._noise.length, bits)) for _ in range(max(self.keep, len(taken)))]
@@ -162,8 +120,8 @@ class StrictSparseHistogram:
         """[BV19, Alg. A.3], returning a sequence: distinct keys outside, each next one nearly uniform on the rest."""
         seen = sorted(taken)
         labels = []
-        for _ in range(min(self.keep + 1, self.universe.size - len(taken))):
-            label = _coins(self.law.label_bits, bits) * (self.universe.size - len(seen)) >> self.law.label_bits
+        for _ in range(min(self.keep + 1, self._size - len(taken))):
+            label = _coins(self.law.label_bits, bits) * (self._size - len(seen)) >> self.law.label_bits
             for other in seen:  # every step is taken whatever is found
                 label += other <= label
             insort(seen, label)
@@ -171,7 +129,7 @@ class StrictSparseHistogram:
         return labels
 
     def _random_histogram(self, bits: BitSource) -> dict[int, int]:
-        size = self.universe.size
+        size = self._size
         length, value_length = size.bit_length() + 1, (self.bound + 1).bit_length() + 1
         keys = [_coins(length, bits) * size >> length for _ in range(self.keep)]
         values = [_coins(value_length, bits) * (self.bound + 1) >> value_length for _ in range(self.keep)]

@@ -10,21 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dptally.laws.registry import mechanism_class
+
 if TYPE_CHECKING:
     from dptally.planning.mechanisms import Setting
     from dptally.planning.populations import Population
 
-__all__ = ["Cost", "estimate_cost"]
+__all__ = ["TREE", "Cost", "estimate_cost"]
+
+TREE = "heavy_hitters"
+"""The name of trees of prefixes in a plan."""
 
 _START_SECONDS, _START_BYTES = 0.3, 220e6  # the interpreter with its engines
 _PER_ROW = 7e-8
 _PER_ROW_BY_UNIT, _BYTES_PER_ROW_BY_UNIT = 6e-7, 110.0  # sorting by unit; it spills to disk beyond the memory limit
 _PER_KEY, _BYTES_PER_KEY = 2.5e-7, 150.0
 _BUFFERS = 50e6
-_PER_LISTED_KEY, _BYTES_PER_LISTED_KEY = 6e-7, 170.0
-_PER_COUNTER, _BYTES_PER_COUNTER = 3e-7, 120.0
-_PER_COMPACT_KEY, _BYTES_PER_COMPACT_KEY = 3e-5, 1300.0
-_FOR_ROWS_OF_A_SCHEME = 0.6  # judging two thousand rows of a law with sampling
+_FOR_ROWS_OF_A_SCHEME = 0.6  # verifying two thousand rows of a law with sampling
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,17 @@ def estimate_cost(name: str, setting: Setting, population: Population) -> Cost:
     by_unit = setting.by_unit or setting.max_keys_per_unit > 1
     seconds = _START_SECONDS + rows * (_PER_ROW + (_PER_ROW_BY_UNIT if by_unit else 0.0))
     memory = _START_BYTES + rows * (_BYTES_PER_ROW_BY_UNIT if by_unit else 0.0)
-    if name == "misra_gries":
-        return Cost(
-            seconds + setting.capacity * _PER_COUNTER, memory + _BUFFERS + setting.capacity * _BYTES_PER_COUNTER
-        )
-    seconds, memory = seconds + keys * _PER_KEY, memory + keys * _BYTES_PER_KEY
+    chosen = None if name == TREE else mechanism_class(name.split(" ")[0])
+    if chosen is not None and chosen.bounded_memory:
+        memory += _BUFFERS
+    else:
+        seconds, memory = seconds + keys * _PER_KEY, memory + keys * _BYTES_PER_KEY
     if " " in name:
         seconds += _FOR_ROWS_OF_A_SCHEME + rows * 2 * _PER_ROW
-    elif name == "heavy_hitters":
+    if chosen is None:
         seconds += (setting.levels or 1) * keys * _PER_KEY
-    elif name == "dense":
-        seconds += setting.universe_size * _PER_LISTED_KEY
-        memory += setting.universe_size * _BYTES_PER_LISTED_KEY
-    elif name == "sparse":
-        seconds, memory = seconds + setting.capacity * _PER_COUNTER, memory + setting.capacity * _BYTES_PER_COUNTER
-    elif name == "compact":
-        seconds += setting.capacity * _PER_COMPACT_KEY
-        memory += setting.capacity * _BYTES_PER_COMPACT_KEY
+    elif chosen.costs is not None:
+        of, per_second, per_byte = chosen.costs
+        size = setting.capacity if of == "capacity" else setting.universe_size
+        seconds, memory = seconds + size * per_second, memory + size * per_byte
     return Cost(seconds, memory)

@@ -1,6 +1,6 @@
 """Which mechanisms a request allows, and the law of each: made from parameters alone, and kept for the next question.
 
-Nothing is judged here: a plan spends nothing. What is published is judged before data is read.
+Nothing is verified here: a plan spends nothing. What is published is verified before data is read.
 """
 
 from __future__ import annotations
@@ -9,45 +9,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.field_geometric import FieldGeometric, choose_law
-from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.prefix_levels import AllLevels
+from dptally.laws.registry import USUAL, mechanism_class, mechanism_names
+from dptally.laws.reporting_curves import chance
 from dptally.laws.round_parameters import choose_round_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Scheme
-from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.weighted_sample import WeightedSample
-from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
-from dptally.releases.compact_release import changes_per_unit
+from dptally.laws.spec import Request, Spec
+from dptally.planning.costs import TREE
+from dptally.privacy.composition import LARGEST_UNIT
 
 if TYPE_CHECKING:
-    from dptally.laws.base import Law, Reporting
+    from dptally.laws.base import Reporting
 
 __all__ = [
-    "LISTABLE",
     "Planned",
     "Setting",
     "choose_mechanisms",
-    "compact_law",
     "make_mechanism",
     "planned_laws",
     "sampled_name",
+    "spec_for",
 ]
 
-LISTABLE = 1 << 22
-_DENSE_BOUND = 1 << 40
 _USUAL_CAPACITY = 10_000
-_FOR_SIZE = Fraction(1, 20)  # of epsilon, for the private total that sets a sampling rate
-_FOR_SHORTFALL = Fraction(1, 20)  # of epsilon, for telling how far a sketch falls short
-_OF_THE_DATA = ("weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries")
-_OVER_A_UNIVERSE = ("dense", "sparse", "compact")
-_TREE = "heavy_hitters"
+
+
+@dataclass(frozen=True)
+class _Sized:
+    """A universe of which a plan knows the name and the size."""
+
+    name: str
+    size: int
+    type = indices = keys = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Planned:
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The probability that a key of this frequency is reported."""
-        return self.law.chance(true_frequency)
+        return chance(self.law, true_frequency)
 
     def first_frequency(self, probability: Fraction) -> int | None:
         """The smallest frequency reported with at least this probability, or None."""
@@ -107,8 +105,8 @@ class Planned:
 
 
 def sampled_name(scheme: Scheme) -> str:
-    """What the mechanism "weighted_sample" with sampling is called beside the one without."""
-    return f"weighted_sample {scheme}"
+    """What the mechanism that takes samples is called with sampling, beside the one without."""
+    return f"{USUAL} {scheme}"
 
 
 def planned_laws(
@@ -152,7 +150,8 @@ def choose_mechanisms(
     Raises:
         InvalidParameter: if none applies, with the reasons.
     """
-    names = [*_OF_THE_DATA, _TREE, *_OVER_A_UNIVERSE]
+    names = [name for name in mechanism_names() if not mechanism_class(name).pure]
+    names += [TREE, *(name for name in mechanism_names() if mechanism_class(name).pure)]
     if setting.sampling is not None:
         names.insert(1, sampled_name(setting.sampling))
     if only is not None:
@@ -178,72 +177,47 @@ def make_mechanism(name: str, setting: Setting) -> Planned:
     Raises:
         InvalidParameter: with the reason why it does not apply.
     """
-    relevant = setting
     if setting.sampling is None or name != sampled_name(setting.sampling):
-        relevant = replace(setting, sampling=None, rows=None)
-    if name == "misra_gries":  # its law knows units with one key, and others
-        by_unit = setting.by_unit or setting.max_keys_per_unit > 1
-        relevant = replace(relevant, by_unit=by_unit, max_keys_per_unit=1, levels=None)
-    return _make(name, relevant)
+        setting = replace(setting, sampling=None, rows=None)
+    return _make(name, setting)
 
 
 @lru_cache(maxsize=512)
 def _make(name: str, setting: Setting) -> Planned:
-    if name in _OVER_A_UNIVERSE:
-        return _over_universe(name, setting)
-    if not setting.delta:
-        raise InvalidParameter("it reports keys of the data, which takes a delta above 0.")
-    if not setting.values and name in ("gaussian", "sample_and_threshold", "misra_gries", _TREE):
-        raise InvalidParameter("it always releases values with the keys.")
-    if name == "gaussian":
-        return Planned(name, GaussianHistogram(setting.epsilon, setting.delta, setting.max_keys_per_unit))
-    if name == "misra_gries":
-        return _sketch(setting)
-    if name == _TREE:
+    if name == TREE:
         return _tree(setting)
-    if name.startswith("weighted_sample") and setting.sampling is not None:
-        return _sampled(name, setting)
-    share = _share(setting)
-    if name == "sample_and_threshold":
-        return Planned(name, SampleAndThreshold(*share), note="Values are counts in a secret sample, without noise.")
-    made = {"weighted_sample": WeightedSample, "stability": Stability}[name]
-    return Planned(name, made(*share, values=setting.values))
+    spec = spec_for(name, setting)
+    return Planned(name, spec.planned_law, spec.at_least, spec.note)
 
 
-def _share(setting: Setting) -> tuple[Fraction, Fraction]:
-    return share_between_keys(setting.epsilon, setting.delta, setting.max_keys_per_unit)
+def spec_for(name: str, setting: Setting) -> Spec:
+    """The spec of a mechanism by name, as `publish` would have it.
 
-
-def _sampled(name: str, setting: Setting) -> Planned:
-    scheme = setting.sampling
-    note = "Sampling alone leaves keys out, before privacy does."
-    if scheme is not None and scheme.size is not None:
-        if setting.rows is None:
-            raise InvalidParameter("a sample of a given size has a rate only if the number of rows is supposed.")
-        if setting.by_unit or setting.max_keys_per_unit > 1:
-            raise InvalidParameter("a sample size needs rows that are units of their own.")
-        scheme = scheme.of_total(setting.rows)
-        note = "A twentieth of epsilon goes to the private total that sets the sampling rate."
-        setting = replace(setting, epsilon=setting.epsilon * (1 - _FOR_SIZE))
-    return Planned(name, WeightedSample(*_share(setting), scheme, values=setting.values), note=note)
-
-
-def _sketch(setting: Setting) -> Planned:
-    from dptally.laws.counter_laws import choose_counter_law
-    from dptally.laws.shared_noise import SharedNoise
-
-    # Which keys of a unit count is the sketch's business: its law depends on the capacity alone.
-    law: Law
-    rest = setting.epsilon * (1 - _FOR_SHORTFALL)
-    if not setting.by_unit:
-        law = SharedNoise(rest, setting.delta, setting.capacity)
-    else:
-        law = choose_counter_law(rest, setting.delta, setting.capacity)
-    note = f"Bounded memory: {setting.capacity:,} counters, which may fall short of frequencies."
-    return Planned("misra_gries", law, note=note)
+    Raises:
+        InvalidParameter: with the reason why it does not apply.
+    """
+    chosen = mechanism_class(name.split(" ")[0])
+    wanted: dict[str, Any] = {"capacity": setting.capacity}
+    if setting.universe is not None:
+        wanted["universe"] = _Sized(setting.universe, setting.universe_size)
+    options = {each.name: wanted[each.name] for each in chosen.options() if each.name in wanted}
+    request = Request(
+        setting.epsilon,
+        None if chosen.pure else setting.delta,
+        setting.max_keys_per_unit,
+        unit="unit" if setting.by_unit or setting.max_keys_per_unit > 1 else None,
+        values=setting.values,
+        sampling=setting.sampling,
+        total=setting.rows,
+    )
+    return chosen(**options).plan(request)
 
 
 def _tree(setting: Setting) -> Planned:
+    if not setting.delta:
+        raise InvalidParameter("it reports keys of the data, which takes a delta above 0.")
+    if not setting.values:
+        raise InvalidParameter("it always releases values with the keys.")
     if setting.levels is None:
         raise InvalidParameter("it finds prefixes of strings, level by level; say how many levels to have it planned.")
     if setting.max_keys_per_unit > 1:
@@ -251,32 +225,4 @@ def _tree(setting: Setting) -> Planned:
     found = choose_round_law(setting.epsilon, setting.delta, setting.levels, "exact")
     law = SampleAndThreshold(setting.epsilon, setting.delta, rate=found.rate, threshold=found.threshold)
     note = f"Also shows frequent prefixes, on {setting.levels} levels."
-    return Planned(_TREE, AllLevels(law, setting.levels), at_least=True, note=note)
-
-
-def _over_universe(name: str, setting: Setting) -> Planned:
-    if setting.universe is None:
-        raise InvalidParameter("it needs a universe: all keys there may be, such as 'ipv4'.")
-    if not setting.values:
-        raise InvalidParameter("it always releases values.")
-    each = setting.epsilon / setting.max_keys_per_unit
-    if name == "dense":
-        if setting.universe_size > LISTABLE:
-            raise InvalidParameter("the universe has too many keys to list.")
-        note = "Every key of the universe has a value, whether anybody has it or not."
-        return Planned(name, DyadicGeometric(each, _DENSE_BOUND), note=note)
-    if name == "sparse":
-        law = TopKNoise(each, size=setting.universe_size, keep=setting.capacity, universe=setting.universe)
-        note = f"For data with at most {setting.capacity:,} distinct keys; a few released keys may be nobody's."
-        return Planned(name, law, at_least=True, note=note)
-    note = (
-        "Lists no keys: any key of the universe that is asked for has an answer. Of more than "
-        f"{setting.capacity:,} occurrences, as many are kept at random."
-    )
-    return Planned(name, compact_law(setting), note=note)
-
-
-def compact_law(setting: Setting) -> FieldGeometric:
-    """The law of a compact release that keeps a random choice of occurrences, as `publish` does by default."""
-    each = setting.epsilon / changes_per_unit(setting.max_keys_per_unit, "subsample")
-    return choose_law(each, universe_size=setting.universe_size, largest_count=setting.capacity)
+    return Planned(TREE, AllLevels(law, setting.levels), at_least=True, note=note)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dptally.laws.registry import mechanism_class
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
+from dptally.planning.costs import TREE
 from dptally.planning.plans import PUBLIC_EXAMPLE, mechanism_cells
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.curves_chart import curves_chart
@@ -104,20 +106,21 @@ def _command(plan: Plan) -> str | None:
     """How to publish by the mechanism recommended; None where there is more to say than a plan knows."""
     mechanism, _, sampling = plan.recommended.partition(" ")
     universe = getattr(plan, "universe", None)
-    if mechanism == "heavy_hitters" or (not plan.delta and universe is None):
+    if mechanism == TREE or (not plan.delta and universe is None):
         return None
     words = ["dptally publish FILE --key COLUMN"]
     if plan.max_keys_per_unit > 1:
         words.append(f"--unit COLUMN --max-keys-per-unit {plan.max_keys_per_unit}")
     words.append(f"--epsilon {plan.epsilon}")
-    if mechanism in ("dense", "sparse", "compact"):
+    chosen = mechanism_class(mechanism)
+    if chosen.pure:
         words.append(f"--universe {universe}")
     else:
         words.append(f"--delta {plan.delta}")
     words.append(f"--mechanism {mechanism}")
     if sampling:
         words.append(f"--sampling {sampling}")
-    if mechanism in ("misra_gries", "sparse", "compact"):
+    if any(option.name == "capacity" for option in chosen.options()):
         words.append(f"--capacity {plan.capacity}")
     if not plan.values:
         words.append("--keys-only")

@@ -12,6 +12,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
+from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.forecasts import Forecast, make_forecast
@@ -333,10 +334,7 @@ def recommend(forecasts: Sequence[Forecast]) -> tuple[str, str]:
                 if same
                 else (f", where '{second.mechanism}', the next best, needs {second.likely:,}")
             )
-    if best.mechanism == "gaussian":
-        text += ", because its noise grows only with the root of the keys per unit"
-    elif best.mechanism == "weighted_sample":
-        text += ", because no law for single keys reports any frequency more often"
-    elif best.mechanism == "misra_gries":
-        text += ", because a sketch protects a row that moves one counter, whatever its key"
+    because = mechanism_class(best.mechanism).because if best.mechanism in mechanism_names() else ""
+    if because:
+        text += f", because {because}"
     return best.mechanism, text + "."

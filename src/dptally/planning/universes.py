@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from dptally.errors import InvalidParameter
-from dptally.laws.bounded_geometric import DyadicGeometric
-from dptally.laws.stability import Stability
-from dptally.laws.top_k_noise import TopKNoise, least_possible_error
-from dptally.planning.mechanisms import LISTABLE, compact_law
+from dptally.laws.specs.compact import Compact
+from dptally.laws.specs.dense import Dense
+from dptally.laws.specs.sparse import Sparse
+from dptally.laws.specs.stability import Stability
+from dptally.laws.top_k_noise import least_possible_error
+from dptally.planning.mechanisms import spec_for
 from dptally.planning.plans import Plan
-from dptally.privacy.composition import share_between_keys
+from dptally.universes.listed_keys import LARGEST_LIST
 
 if TYPE_CHECKING:
     from dptally.planning.mechanisms import Setting
@@ -21,7 +23,6 @@ __all__ = ["AskedFor", "UniverseLine", "UniversePlan", "compare_over_universe"]
 
 AskedFor = Literal["frequent", "any"]
 _BETA = Fraction(1, 20)
-_DENSE_BOUND = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def compare_over_universe(setting: Setting, asked_for: AskedFor | None) -> dict[
     if asked_for not in (None, "frequent", "any"):
         raise InvalidParameter(f"asked_for must be 'frequent' or 'any', got {str(asked_for)[:40]!r}.")
     lines = [_sparse(setting), _compact(setting)]
-    if setting.universe_size <= LISTABLE:
+    if setting.universe_size <= LARGEST_LIST:
         lines.insert(0, _dense(setting))
     if setting.delta:
         lines.append(_stability(setting))
@@ -102,19 +103,16 @@ def compare_over_universe(setting: Setting, asked_for: AskedFor | None) -> dict[
 
 
 def _dense(setting: Setting) -> UniverseLine:
-    law = DyadicGeometric(setting.epsilon / setting.max_keys_per_unit, _DENSE_BOUND)
-    return UniverseLine("dense", 0, 0, law.error_quantile(_BETA), law.simultaneous_error(_BETA, setting.universe_size))
+    law = spec_for(Dense.name, setting).law
+    return UniverseLine(
+        Dense.name, 0, 0, law.error_quantile(_BETA), law.simultaneous_error(_BETA, setting.universe_size)
+    )
 
 
 def _sparse(setting: Setting) -> UniverseLine:
-    law = TopKNoise(
-        setting.epsilon / setting.max_keys_per_unit,
-        size=setting.universe_size,
-        keep=setting.capacity,
-        universe=setting.universe or "own",
-    )
+    law = spec_for(Sparse.name, setting).law
     return UniverseLine(
-        "sparse",
+        Sparse.name,
         law.first_frequency(Fraction(1, 2)),
         law.first_frequency(1 - _BETA),
         law.noise_error(_BETA),
@@ -124,31 +122,32 @@ def _sparse(setting: Setting) -> UniverseLine:
 
 
 def _compact(setting: Setting) -> UniverseLine:
-    law = compact_law(setting)
-    return UniverseLine("compact", 0, 0, law.error(_BETA), law.error(_BETA / setting.capacity))
+    law = spec_for(Compact.name, setting).law
+    return UniverseLine(Compact.name, 0, 0, law.error(_BETA), law.error(_BETA / setting.capacity))
 
 
 def _stability(setting: Setting) -> UniverseLine:
-    law = Stability(*share_between_keys(setting.epsilon, setting.delta, setting.max_keys_per_unit))
+    law = spec_for(Stability.name, replace(setting, sampling=None, values=True)).law
     half, likely = law.first_frequency(Fraction(1, 2)), law.first_frequency(1 - _BETA)
     error = next(
         error
         for error in range(law.reach + 1)
         if sum(chance for noise, chance in law.noise_law.items() if abs(noise) > error) <= _BETA
     )
-    return UniverseLine("stability", half, likely, error, None)
+    return UniverseLine(Stability.name, half, likely, error, None)
 
 
 def _recommend(lines: dict[str, UniverseLine], asked_for: AskedFor | None) -> tuple[str, str]:
     """The mechanism for the question, and why, in one sentence."""
-    sparse, compact = lines["sparse"], lines["compact"]
-    if "dense" in lines:
-        return "dense", f"take 'dense': all keys can be listed, and each is within {lines['dense'].key_error:,}."
+    sparse, compact = lines[Sparse.name], lines[Compact.name]
+    if Dense.name in lines:
+        error = lines[Dense.name].key_error
+        return Dense.name, f"take 'dense': all keys can be listed, and each is within {error:,}."
     if asked_for == "any":
-        return "compact", f"take 'compact': any key that is asked for is within {compact.key_error:,} of its count."
-    stability = lines.get("stability")
+        return Compact.name, f"take 'compact': any key that is asked for is within {compact.key_error:,} of its count."
+    stability = lines.get(Stability.name)
     if stability is not None and (sparse.likely is None or (stability.likely or 0) <= sparse.likely):
-        return "stability", (
+        return Stability.name, (
             f"take 'stability', or 'weighted_sample', which reports more: delta pays for reporting keys of the data "
             f"from frequency {stability.likely:,} on (95 %), and none that nobody has."
         )
@@ -156,4 +155,4 @@ def _recommend(lines: dict[str, UniverseLine], asked_for: AskedFor | None) -> tu
     text = f"take 'sparse' to find frequent keys, which it releases from {found} on (95 %)"
     if asked_for is None:
         text += f", or 'compact' to ask for keys one by one, each within {compact.key_error:,} of its count"
-    return "sparse", text + "."
+    return Sparse.name, text + "."

@@ -10,12 +10,13 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_fraction
 from dptally.exact.field_polynomials import PrimeField
-from dptally.verifiers.compact import CompactCertificate, certify_compact
+from dptally.laws.specs.compact import BeyondCapacity, certify_law
+from dptally.verifiers.compact import CompactCertificate
 from dptally.verifiers.guarantees import verify_compact
 
 if TYPE_CHECKING:
@@ -26,14 +27,9 @@ if TYPE_CHECKING:
     from dptally.universes import Universe
 
 __all__ = [
-    "BeyondCapacity",
     "CompactRelease",
     "Count",
-    "certify_law",
-    "changes_per_unit",
 ]
-
-BeyondCapacity = Literal["subsample", "refuse"]
 
 
 class Count(NamedTuple):
@@ -201,33 +197,6 @@ class CompactRelease:
         from dptally.releases.compact_release_file import load
 
         return load(path, universe)
-
-
-def changes_per_unit(max_keys_per_unit: int, beyond_capacity: BeyondCapacity) -> int:
-    """By how much one unit changes the counts that are drawn for, summed over all keys, at most.
-
-    One for each of its keys; with a subsample, each of them may also push out an occurrence of somebody else.
-    """
-    return max_keys_per_unit * (2 if beyond_capacity == "subsample" else 1)
-
-
-def certify_law(
-    law: FieldGeometric, epsilon: Fraction, max_keys_per_unit: int, beyond_capacity: BeyondCapacity
-) -> CompactCertificate:
-    """Have the judge look at a law, for units that touch up to `max_keys_per_unit` keys.
-
-    Raises:
-        PrivacyViolation: if the law does not keep epsilon.
-    """
-    return certify_compact(
-        law.tails,
-        size=law.size,
-        largest_count=law.largest_count,
-        floor=law.floor,
-        element_bits=law.element_bits,
-        changes=changes_per_unit(max_keys_per_unit, beyond_capacity),
-        epsilon=epsilon,
-    )
 
 
 def _confidence(confidence: object) -> Fraction:

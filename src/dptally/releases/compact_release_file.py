@@ -31,7 +31,7 @@ from dptally.releases.stored_facts import read_fraction, read_json
 from dptally.universes import Universe, read_universe
 
 if TYPE_CHECKING:
-    from dptally.releases.compact_release import BeyondCapacity
+    from dptally.laws.specs.compact import BeyondCapacity
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "load", "metadata", "save"]
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.estimates.accuracy import Frequencies
-    from dptally.estimates.shortfall import Shortfall
     from dptally.estimates.sketch_error import SketchError
     from dptally.laws.base import EstimatorKind, FrequencyFunction
     from dptally.laws.inversion import FrequencyEstimates
+    from dptally.laws.shortfall import Shortfall
     from dptally.privacy.guarantee import Guarantee
     from dptally.report.drawing import Chart
     from dptally.verifiers.tables import Certificate

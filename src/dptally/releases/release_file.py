@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.estimates.shortfall import Shortfall
 from dptally.laws.registry import law_from_facts
+from dptally.laws.shortfall import Shortfall
 from dptally.releases.release import RESERVED_COLUMNS, Release
 from dptally.releases.release_metadata import (
     facts_of,

@@ -12,8 +12,8 @@ from dptally.universes import read_universe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.estimates.shortfall import Shortfall
     from dptally.laws.base import Law
+    from dptally.laws.shortfall import Shortfall
 
 __all__ = ["check_against_table", "check_rows"]
 

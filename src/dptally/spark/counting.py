@@ -10,7 +10,7 @@ from dptally.spark.drawing import BoundUnits, DrawKeys, Halves
 from dptally.spark.workers import map_in_arrow
 
 if TYPE_CHECKING:
-    from dptally.mechanisms.independent_keys import IndependentKeys
+    from dptally.laws.base import Law
     from dptally.spark.rows import SparkRows
 
 __all__ = ["bounded", "counted", "drawn"]
@@ -46,14 +46,13 @@ def counted(rows: SparkRows, frame: Any) -> Any:
     return groups.agg(functions.when(wrong, -1).otherwise(total).alias("n")).where("n <> 0")
 
 
-def drawn(rows: SparkRows, frame: Any, mechanism: IndependentKeys, secret: Halves, *, sampled: bool = False) -> Any:
+def drawn(rows: SparkRows, frame: Any, law: Law, secret: Halves, *, sampled: bool = False) -> Any:
     """One draw for each key of `counted`: the reported ones with their values, as columns k0, k1, ..., value.
 
     With `sampled`, rows or keys were sampled before they were counted (`dptally.spark.row_sampling`).
     """
     from pyspark.sql.types import LongType, StructField, StructType
 
-    law = mechanism.law
     draw = DrawKeys(json.dumps(law.facts()), law.certify().table_sha256, secret, rows.count, sampled=sampled)
     fields = [field for field in frame.schema.fields if field.name != "n"]
     return map_in_arrow(frame, draw, StructType([*fields, StructField("value", LongType(), nullable=False)]))

@@ -20,10 +20,11 @@ Sorting comes after the checkpoint: Spark's global sort runs what is below it tw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dptally.releases.release import Release
+from dptally.mechanisms.registry import draw
 from dptally.spark.counting import bounded, counted, drawn
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.released import SparkRelease, release_rows
@@ -32,93 +33,86 @@ from dptally.spark.secrets import shared_secret
 from dptally.spark.sketching import merged_sketch
 
 if TYPE_CHECKING:
-    from dptally.mechanisms.independent_keys import IndependentKeys
-    from dptally.mechanisms.private_misra_gries import PrivateMisraGries
+    from dptally.laws.spec import Question, Spec
+    from dptally.ledger.paying import Paid
+    from dptally.privacy.guarantee import Guarantee
     from dptally.randomness import BitSource
     from dptally.spark.rows import SparkRows
 
-__all__ = ["count_occurrences", "drawn_rows", "publish_rows", "publish_sketch"]
+__all__ = ["OpenedFrame", "count_occurrences", "drawn_rows", "make_spark_release"]
 
 
-def publish_rows(
-    mechanism: IndependentKeys,
-    rows: SparkRows,
-    max_keys_per_unit: int,
-    bits: BitSource,
-    begin: Callable[[], None],
-    *,
-    collect: bool,
-    progress: Progress | None,
-) -> Release | SparkRelease:
-    """Bound, count and draw on the cluster.
+class OpenedFrame:
+    """Rows on a cluster: what answers the questions of a release there.
 
     Args:
-        mechanism: certified.
-        rows: what to publish.
-        max_keys_per_unit: bound on what one unit touches.
-        bits: where the secrets come from.
-        begin: called before anything that was drawn can be seen outside the executors and the driver.
+        rows: opened, their columns checked.
         collect: whether the released rows come to the driver.
-        progress: called with the stage and how much of it is done.
-
-    Raises:
-        InvalidSource: the data cannot be read as asked, or Spark fails.
-        InvalidParameter: the released rows do not fit into the driver.
     """
-    return guarded(rows.frame, lambda: _publish(mechanism, rows, max_keys_per_unit, bits, begin, collect, progress))
+
+    def __init__(self, rows: SparkRows, *, collect: bool) -> None:
+        self.rows, self._collect = rows, collect
+        self._contents: Any = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return self.rows.key
+
+    def answer(self, spec: Spec, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
+        """Bound, count and draw on the cluster; sketches and totals are drawn from in the driver.
+
+        Raises:
+            InvalidSource: the data cannot be read as asked, or Spark fails.
+            InvalidParameter: the released rows do not fit into the driver.
+        """
+        if question.summary == "keys":
+            return guarded(self.rows.frame, lambda: self._drawn(question, bits, paid, report))
+        summary: Any
+        if question.summary == "total":
+            summary = count_occurrences(self.rows, report)
+        else:
+            summary = self._sketched(spec, bits, report)
+        return draw(spec.mechanism, question, summary, paid.bits)
+
+    def _sketched(self, spec: Spec, bits: BitSource, report: Progress | None) -> Any:
+        """Sketch on the cluster; `bits` are where the secret comes from by which units choose their keys."""
+        if self._contents is None:
+            facts = spec.parameters["sketch"]
+            sketch = merged_sketch(self.rows, facts.capacity, facts.max_keys_per_unit, bits, progress=report)
+            self._contents = replace(sketch.contents(), column=self.rows.key[0])
+        return self._contents
+
+    def _drawn(self, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
+        # What a job that fails has drawn stays on its executors, and its secret is gone: nobody sees it. It stays spent
+        # all the same, as whether a job fails may depend on the rows. Rows in the driver, or kept by executors, are
+        # seen when they are returned; rows in a checkpoint directory, where others may read them, when the first of
+        # them is written.
+        rows = self.rows
+        early = bits.private and _samples_early(question, rows, report)
+        with drawn_rows(question, rows, bits, early=early) as reported:
+            if self._collect:
+                table = run(reported, reported.toArrow, stage="counting keys", progress=report)
+                paid.begin()
+                return release_rows(table, rows.key)
+            in_directory = rows.frame.sparkSession.sparkContext._jsc.sc().getCheckpointDir().isDefined()
+            if in_directory:
+                paid.begin()
+            fixed = run(
+                reported, lambda: _fixed(reported, in_directory=in_directory), stage="counting keys", progress=report
+            )
+            paid.begin()
+        named = fixed.toDF(*rows.key, "value")
+        order = [named[f"`{name.replace('`', '``')}`"].asc_nulls_last() for name in rows.key]
+        return named.orderBy(*order)
 
 
-def _publish(
-    mechanism: IndependentKeys,
-    rows: SparkRows,
-    max_keys_per_unit: int,
-    bits: BitSource,
-    begin: Callable[[], None],
-    collect: bool,
-    progress: Progress | None,
-) -> Release | SparkRelease:
-    guarantee = mechanism.promise(rows.unit, private=bits.private)
-    facts = (guarantee, mechanism.certificate, mechanism.law)
-    # What a job that fails has drawn stays on its executors, and its secret is gone: nobody sees it. It stays spent all
-    # the same, as whether a job fails may depend on the rows. Rows in the driver, or kept by executors, are seen when
-    # they are returned; rows in a checkpoint directory, where others may read them, when the first of them is written.
-    early = bits.private and _samples_early(mechanism, rows, progress)
-    with drawn_rows(mechanism, rows, max_keys_per_unit, bits, early=early) as reported:
-        if collect:
-            table = run(reported, reported.toArrow, stage="counting keys", progress=progress)
-            begin()
-            return Release(release_rows(table, rows.key), *facts)
-        in_directory = rows.frame.sparkSession.sparkContext._jsc.sc().getCheckpointDir().isDefined()
-        if in_directory:
-            begin()
-        fixed = run(
-            reported, lambda: _fixed(reported, in_directory=in_directory), stage="counting keys", progress=progress
-        )
-        begin()
-    named = fixed.toDF(*rows.key, "value")
-    order = [named[f"`{name.replace('`', '``')}`"].asc_nulls_last() for name in rows.key]
-    return SparkRelease(named.orderBy(*order), *facts)
-
-
-def publish_sketch(
-    mechanism: PrivateMisraGries, rows: SparkRows, bits: BitSource, paid: BitSource, *, progress: Progress | None
-) -> Release:
-    """Sketch on the cluster, and draw from the merged sketch in the driver.
-
-    Args:
-        mechanism: certified, for a merged sketch or for one of units.
-        rows: what to publish.
-        bits: where the secret comes from by which units choose their keys.
-        paid: what the release is drawn with.
-        progress: called with the stage and how much of it is done.
-
-    Raises:
-        InvalidSource: the data cannot be read as asked, or Spark fails.
-        InvalidParameter: the request does not fit a sketch.
-    """
-    sketch = merged_sketch(rows, mechanism.capacity, mechanism.max_keys_per_unit, bits, progress=progress)
-    drawn, shortfall = mechanism.draw(sketch.contents(), rows.key[0], paid)
-    return Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law, shortfall)
+def make_spark_release(
+    spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]
+) -> SparkRelease:
+    """A release that stays on the cluster; see `dptally.releases.making.make_release`."""
+    del spec, key
+    return SparkRelease(outputs[-1], guarantee, asked.certificate, asked.law)
 
 
 def count_occurrences(rows: SparkRows, progress: Progress | None) -> int:
@@ -135,9 +129,7 @@ def _count_occurrences(rows: SparkRows, progress: Progress | None) -> int:
 
 
 @contextlib.contextmanager
-def drawn_rows(
-    mechanism: IndependentKeys, rows: SparkRows, max_keys_per_unit: int, bits: BitSource, *, early: bool = False
-) -> Iterator[Any]:
+def drawn_rows(question: Question, rows: SparkRows, bits: BitSource, *, early: bool = False) -> Iterator[Any]:
     """The plan of the drawn rows; it can be run until the block ends, and gives the same rows each time.
 
     The secrets are drawn in the order of one machine (for the draw, then for the choice of keys), so that a seed gives
@@ -147,17 +139,17 @@ def drawn_rows(
         drawing = secrets.enter_context(shared_secret(rows.frame, bits))
         frame = rows.frame
         if rows.unit is not None:
-            frame = bounded(rows, max_keys_per_unit, secrets.enter_context(shared_secret(rows.frame, bits)))
+            frame = bounded(rows, question.max_keys_per_unit, secrets.enter_context(shared_secret(rows.frame, bits)))
         elif early:
-            frame = sampled(rows, mechanism, secrets.enter_context(shared_secret(rows.frame, bits)))
-        yield drawn(rows, counted(rows, frame), mechanism, drawing, sampled=early)
+            frame = sampled(rows, question.law, secrets.enter_context(shared_secret(rows.frame, bits)))
+        yield drawn(rows, counted(rows, frame), question.law, drawing, sampled=early)
 
 
-def _samples_early(mechanism: IndependentKeys, rows: SparkRows, progress: Progress | None) -> bool:
+def _samples_early(question: Question, rows: SparkRows, progress: Progress | None) -> bool:
     """Whether rows are sampled before they are counted. Depends on the plan and the number of rows, not on a coin."""
-    if not can_sample_rows(mechanism.law, rows):
+    if not can_sample_rows(question.law, rows):
         return False
-    limit = most_rows(mechanism.law)
+    limit = most_rows(question.law)
     return limit is None or _count_occurrences(rows, progress) <= limit
 
 

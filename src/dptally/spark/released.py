@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.dataframe import DataFrame
 
-from dptally.mechanisms.independent_keys import in_order_of_keys
+from dptally.mechanisms.base import in_order_of_keys
 from dptally.releases.release import Release
 from dptally.releases.release_file import metadata
 from dptally.spark.jobs import run

@@ -49,7 +49,6 @@ from dptally.summaries.inclusion import RowHits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dptally.mechanisms.independent_keys import IndependentKeys
     from dptally.randomness import BitSource
     from dptally.spark.rows import SparkRows
 
@@ -93,12 +92,11 @@ def _steady(plan: Any) -> bool:
     return name in _STEADY and all(_steady(children.apply(place)) for place in range(children.size()))
 
 
-def sampled(rows: SparkRows, mechanism: IndependentKeys, secret: Halves) -> Any:
+def sampled(rows: SparkRows, law: Any, secret: Halves) -> Any:
     """Rows to count, as a plan: those that were kept, or all rows of the keys that were hit."""
     from pyspark.sql import functions
     from pyspark.sql.types import StructType
 
-    law = mechanism.law
     names = [f"k{i}" for i in range(len(rows.key))]
     schema = StructType([rows.frame.schema[name] for name in names])
     keep = KeepRows(json.dumps(law.facts()), law.certify().table_sha256, secret)

@@ -23,9 +23,11 @@ class SketchContents:
         counters: one for each key; for the form "summed" in units of 1 / (capacity + 1).
         missing: S: no frequency exceeds its counter by more than S / `missing_parts`.
         missing_parts: capacity + 1 for the form "summed", where S is the length of all streams; otherwise 1.
+        column: what the keys are called in a release.
     """
 
     keys: pa.Array
     counters: NDArray[np.int64]
     missing: int
     missing_parts: int
+    column: str = "key"

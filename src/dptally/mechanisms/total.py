@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptally.exact import exp_bounds
+from dptally.laws.total_noise import noise_scale
 
 if TYPE_CHECKING:
     from dptally.randomness import BitSource
 
-__all__ = ["draw_total", "noise_scale"]
+__all__ = ["draw_total"]
 
 _LARGEST = 1 << 62
-
-
-def noise_scale(epsilon: Fraction) -> int:
-    """The smallest whole K with (K + 1) / K <= e^epsilon: the noise shrinks by the factor K / (K + 1) per step."""
-    low, _ = exp_bounds(epsilon, 256)
-    return math.ceil(1 / (low - 1))
 
 
 def draw_total(total: int, epsilon: Fraction, bits: BitSource) -> int:

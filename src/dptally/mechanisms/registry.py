@@ -1,0 +1,43 @@
+"""The private halves by the name of their mechanism, imported on use. The keys are those of `dptally.laws.registry`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from dptally.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dptally.laws.spec import Question
+    from dptally.mechanisms.base import Draw
+    from dptally.randomness import BitSource
+
+__all__ = ["DRAWS", "draw"]
+
+DRAWS = {
+    "weighted_sample": "dptally.mechanisms.weighted_sample",
+    "stability": "dptally.mechanisms.independent_keys",
+    "gaussian": "dptally.mechanisms.independent_keys",
+    "sample_and_threshold": "dptally.mechanisms.independent_keys",
+    "misra_gries": "dptally.mechanisms.sketches",
+    "dense": "dptally.mechanisms.dense",
+    "sparse": "dptally.mechanisms.sparse",
+    "compact": "dptally.mechanisms.compact",
+    "ranges": "dptally.mechanisms.ranges",
+    "prefixes": "dptally.mechanisms.prefixes",
+}
+
+
+def draw(mechanism: str, question: Question, summary: Any, bits: BitSource) -> Any:
+    """Sample the output of one stage.
+
+    Raises:
+        InvalidParameter: contributions were not bounded as the law was certified for; nothing was drawn.
+    """
+    bounded = getattr(summary, "max_keys_per_unit", question.max_keys_per_unit)
+    if bounded > question.max_keys_per_unit:
+        raise InvalidParameter(
+            f"the mechanism protects units with at most {question.max_keys_per_unit} keys, "
+            f"but contributions were bounded at {bounded}."
+        )
+    return cast("Draw", import_module(DRAWS[mechanism]).draw)(question, summary, bits)

@@ -1,0 +1,21 @@
+"""Report each key with the largest probability that privacy allows; first, where a sample has a size, the total."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dptally.mechanisms import independent_keys
+from dptally.mechanisms.total import draw_total
+
+if TYPE_CHECKING:
+    from dptally.laws.spec import Question
+    from dptally.randomness import BitSource
+
+__all__ = ["draw"]
+
+
+def draw(question: Question, summary: Any, bits: BitSource) -> Any:
+    """Keys with values, from counts or a sample of keys; or the private total, from the number of occurrences."""
+    if question.summary == "total":
+        return draw_total(summary, question.parameters["epsilon"], bits)
+    return independent_keys.draw(question, summary, bits)
