@@ -13,13 +13,13 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter, InvalidSource
-from tests.mechanisms import PrivateMisraGries
 from dptally.randomness import SeededBits
 from dptally.spark.rows import open_frame
 from dptally.spark.sketching import merged_sketch
 from dptally.summaries.misra_gries import MisraGries
 from dptally.summaries.sketch_files import ColumnNames
 from dptally.summaries.user_misra_gries import UserMisraGries
+from tests.mechanisms import PrivateMisraGries
 from tests.spark.data import PRIVACY, as_frame, visits
 
 CAPACITY, BUCKETS = 20, 20  # two levels of merging
