@@ -33,11 +33,11 @@ from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.round_parameters import RoundLaw
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.specs import misra_gries
 from dptally.laws.stability import Stability
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.tables.certified_table import ValueSampler
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.mechanisms import private_misra_gries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,12 +196,12 @@ def _keep(law: Any, **attributes: Any) -> None:
 
 
 _PLACES = {
-    "weighted_sample": ("dptally.mechanisms.private_weighted_sampling", "WeightedSample"),
-    "stability": ("dptally.mechanisms.stability_histogram", "Stability"),
-    "gaussian": ("dptally.mechanisms.gaussian_sparse_histogram", "GaussianHistogram"),
-    "sample_and_threshold": ("dptally.mechanisms.sample_and_threshold", "SampleAndThreshold"),
-    "misra_gries": ("dptally.mechanisms.private_misra_gries", "SharedNoise"),
-    "dense": ("dptally.mechanisms.dense_histogram", "DyadicGeometric"),
+    "weighted_sample": ("dptally.laws.specs.weighted_sample", "WeightedSampleLaw"),
+    "stability": ("dptally.laws.specs.stability", "StabilityLaw"),
+    "gaussian": ("dptally.laws.specs.gaussian", "GaussianHistogram"),
+    "sample_and_threshold": ("dptally.laws.specs.sample_and_threshold", "SampleAndThresholdLaw"),
+    "misra_gries": ("dptally.laws.specs.misra_gries", "SharedNoise"),
+    "dense": ("dptally.laws.specs.dense", "DyadicGeometric"),
     "sparse": ("dptally.laws.top_k_noise", "ClampedGeometric"),
 }
 
@@ -232,7 +232,7 @@ def released_with(mechanism: str, fault: str) -> Iterator[None]:
                 return 1 / self.ratio
             return super().certify(*args)
 
-    Spoiled.__name__ = name
+    Spoiled.__name__ = honest.__name__
     changed: dict[str, Any] = {name: Spoiled}
     if mechanism == "sparse":
         changed["certify_geometric_noise"] = _verifier_of_twice(module.certify_geometric_noise)
@@ -310,9 +310,8 @@ _EXAMINED = (
     (exact_keys, "Stability"),
     (exact_keys, "GaussianHistogram"),
     (exact_keys, "SampleAndThreshold"),
-    (private_misra_gries, "PrivateMisraGries"),
-    (exact_sketches, "PrivateMisraGries"),
-    (exact_sketches, "PureMisraGries"),
+    (misra_gries, "sketch_spec"),
+    (exact_sketches, "sketch_spec"),
     (exact_sketches, "SummedNoise"),
     (exact_pure, "DyadicGeometric"),
     (exact_pure, "TopKNoise"),

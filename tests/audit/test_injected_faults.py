@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import dptally
 from dptally.errors import PrivacyViolation
+from dptally.laws.specs import stability
 from dptally.laws.stability import Stability
-from dptally.mechanisms import stability_histogram
 from dptally.randomness import SeededBits, SystemBits
 from dptally.verifiers.tables import certify_shift_table
 from tests.audit.injected_faults import released_with, rounded_table, spoiled
@@ -109,11 +109,11 @@ def test_only_bits_of_the_system_make_a_private_release(bits: object) -> None:
 
 def test_a_fault_ends_with_its_context() -> None:
     """After the context the mechanism draws from its own law again, also after an error."""
-    honest = stability_histogram.Stability
+    honest = stability.StabilityLaw
     with pytest.raises(RuntimeError), released_with("stability", "noise halved"):
-        assert stability_histogram.Stability is not honest
+        assert stability.StabilityLaw is not honest
         raise RuntimeError
-    assert stability_histogram.Stability is honest
+    assert stability.StabilityLaw is honest
 
 
 def test_the_verifier_refuses_spoiled_laws() -> None:

@@ -64,7 +64,7 @@ def test_plan_compares_mechanisms_and_recommends_one(run: Run) -> None:
     assert done.status == 0
     for part in ("Recommendation: take 'weighted_sample'", "6,406", "sample_and_threshold", "sum error", "┤ 50 %"):
         assert part in done.out
-    assert "dense does not apply: it needs a universe" in done.out
+    assert "dense does not apply: mechanism 'dense' needs a universe" in done.out
     assert "┤" not in run("plan", *PRIVACY, "--no-chart").out
 
 
@@ -192,7 +192,7 @@ def test_a_plan_for_what_does_not_apply_is_refused(run: Run, options: tuple[obje
     """If no mechanism meets the request, the reason is all that is printed."""
     done = run("plan", *PRIVACY, "--mechanism", "dense", *options)
     assert (done.status, done.out) == (2, "")
-    assert "no mechanism can meet this request. dense does not apply: it needs a universe" in done.err
+    assert "no mechanism can meet this request. dense does not apply: mechanism 'dense' needs a universe" in done.err
 
 
 def test_a_bound_of_one_key_is_singular(run: Run) -> None:

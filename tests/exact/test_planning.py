@@ -306,7 +306,10 @@ def test_tables_and_text() -> None:
         ({"epsilon": None, "frequency": 1, "probability": "0.999"}, "No epsilon of the grid suffices"),
         ({"epsilon": None, "delta": 0, "frequency": 3, "probability": "0.5"}, "delta = 0 needs a universe"),
         ({"delta": 0}, "a plan for delta = 0 needs a universe"),
-        ({"mechanisms": ["dense"]}, "no mechanism can meet this request. dense does not apply: it needs a universe"),
+        (
+            {"mechanisms": ["dense"]},
+            "no mechanism can meet this request. dense does not apply: mechanism 'dense' needs a universe",
+        ),
         ({"rows": 10, "units": 10}, "give rows or units, not both"),
         ({"keys": 10}, "keys and zipf need the number of rows, or of units"),
         ({"rows": 10, "zipf": 9}, "zipf must be from 0 to 5, got 9"),

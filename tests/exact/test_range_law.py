@@ -15,8 +15,10 @@ from dptally.laws.binomial_bounds import lower_of_binomial, upper_of_binomial
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.node_sums import _SumOfCopies
 from dptally.laws.quantile_search import QuantileRounds
-from dptally.laws.range_trees import certify_tree, make_tree_law
+from dptally.laws.range_trees import make_tree_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.spec import Request
+from dptally.laws.specs.copies import OneLaw
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from dptally.universes.grids import make_grid
@@ -112,6 +114,11 @@ def test_every_level_has_coins_of_its_own(mechanism: str) -> None:
         above, below = histograms.draw(leaves, grid, bits)
         agree += int(above[0] == below[0])
     assert agree < 150
+
+
+def certify_tree(law: object, levels: int, epsilon: Fraction, delta: Fraction) -> None:
+    """Verify a law for one node, and `levels` of them together, as a spec does."""
+    OneLaw("tree", law, Request(epsilon, delta or None, levels)).certificate  # noqa: B018 - raises
 
 
 @pytest.mark.parametrize("mechanism", ["sample_and_threshold", "weighted_sample", "dense"])

@@ -23,6 +23,7 @@ from dptally.laws.specs.misra_gries import reduced_distance
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.thresholded_noise import ThresholdedNoise
 from dptally.laws.total_noise import noise_scale
+from dptally.mechanisms import sketches
 from dptally.mechanisms.total import draw_total
 from dptally.randomness import SeededBits
 from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
@@ -31,7 +32,7 @@ from dptally.verifiers.sketches import certify_shared_noise
 from dptally.verifiers.tables import exp_lower
 from tests.exact import reference_sketches as reference
 from tests.exact.enumeration import Choices, OrderedWords, PieceWords, law_of, law_of_pieces, sizes_of
-from tests.mechanisms import PrivateMisraGries, PureMisraGries
+from tests.mechanisms import Made, PrivateMisraGries, PureMisraGries
 
 Stream = tuple[int, ...]
 Counters = dict[int, int]
@@ -185,25 +186,26 @@ def test_the_distance_that_noise_is_made_for_is_the_largest_there_is(capacity: i
         assert Fraction(largest, capacity + 1) == stated
 
 
-def rounded_laws(mechanism: PureMisraGries, stream: Stream, capacity: int) -> dict[int, dict[int, Fraction]]:
+def rounded_laws(mechanism: Made, stream: Stream, capacity: int) -> dict[int, dict[int, Fraction]]:
     """For each key of a reduced sketch, the law of the whole number that the package rounds its counter to."""
     reduced = sketch_of(stream, capacity).reduced_contents()
     seen: list[tuple[int, ...]] = []
 
     def recorded(
-        numbers: NDArray[np.uint64], counts: NDArray[np.int64], bits: object
+        law: object, numbers: NDArray[np.uint64], counts: NDArray[np.int64], bits: object
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         assert numbers.tolist() == sorted(reduced.keys.to_pylist())
         seen.append(tuple(counts.tolist()))
         return numbers[:0], counts[:0]
 
-    mechanism._sparse.draw_bins = recorded  # type: ignore[method-assign]
-
     def run(choices: Choices) -> tuple[int, ...]:
-        mechanism.draw(reduced, "key", OrderedWords(choices, leading=(capacity + 1).bit_length() - 1))
+        bits = OrderedWords(choices, leading=(capacity + 1).bit_length() - 1)
+        sketches.draw(mechanism.question, reduced, bits)
         return seen[-1]
 
-    together = law_of(run)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sketches, "draw_bins", recorded)
+        together = law_of(run)
     laws: dict[int, dict[int, Fraction]] = {}
     for place, key in enumerate(sorted(reduced.keys.to_pylist())):
         one = laws.setdefault(key, defaultdict(Fraction))
@@ -303,7 +305,7 @@ def test_the_stated_error_is_exceeded_as_seldom_as_stated(form: str, confidence:
     mechanism = PrivateMisraGries(form, capacity, 1, "1e-6", shortfall=7)  # type: ignore[arg-type]
     law = mechanism.law
     assert isinstance(law, ThresholdedNoise)
-    guarantee = mechanism._terms.guarantee(capacity=capacity, sketches=1, private=True)
+    guarantee = mechanism.spec.guarantee(None, private=True)
     error = sketch_error(law, guarantee, Shortfall(7, 0, 1), confidence)
     assert error.sketch == 7 and error.hidden == law.threshold - 1 + error.under
     over, under = error.over - law.slack, error.under - law.slack

@@ -19,7 +19,7 @@ from dptally.laws.top_k_noise import TopKNoise
 from dptally.mechanisms.strict_sparse import approximate_binomial, approximate_power
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import dense_law
-from tests.mechanisms import SparseHistogram, StrictSparseHistogram
+from tests.mechanisms import Made, SparseHistogram, StrictSparseHistogram
 
 
 def simple_row(ratio: Fraction, bound: int, count: int) -> dict[int, Fraction]:
@@ -29,7 +29,7 @@ def simple_row(ratio: Fraction, bound: int, count: int) -> dict[int, Fraction]:
     return {0: 1 - sum(inside.values()) - top, **inside, bound: top}
 
 
-def strict_row(mechanism: StrictSparseHistogram, count: int) -> dict[int, Fraction]:
+def strict_row(mechanism: Made, count: int) -> dict[int, Fraction]:
     """clamp(count + Z) for the noise of the strict mechanism, from its table."""
     table, reach = mechanism.law.noise, mechanism.bound
     assert isinstance(table, FixedBitsNoise)

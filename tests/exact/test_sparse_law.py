@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dptally.exact import exp_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.mechanisms import sparse_histogram
+from dptally.mechanisms import sparse
 from dptally.randomness import BitSource, geometric, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric
@@ -33,7 +33,7 @@ from tests.exact.sparse_reference import (
     dense_law,
     order_statistics_law,
 )
-from tests.mechanisms import SparseHistogram
+from tests.mechanisms import Made, SparseHistogram
 
 Use = Callable[[Choices], None]
 ROUNDING = Fraction(1, 1 << 120)  # thresholds of tables have 128 places, those that are choices 256
@@ -268,14 +268,14 @@ def test_order_statistics(draws: int, count: int, cell: str, use: Use, monkeypat
 # ---- whole releases ----
 
 
-def mechanism_for(size: int, keep: int, *, units: int = 1) -> SparseHistogram:
+def mechanism_for(size: int, keep: int, *, units: int = 1) -> Made:
     """Counts up to 2, epsilon 3 for each key."""
     return SparseHistogram(
         str(3 * units), universe=IntegerRange(0, size - 1), keep=keep, bound=2, max_keys_per_unit=units
     )
 
 
-def drawn_law(mechanism: SparseHistogram, counts: Mapping[int, int], use: Use) -> dict[Histogram, Fraction]:
+def drawn_law(mechanism: Made, counts: Mapping[int, int], use: Use) -> dict[Histogram, Fraction]:
     """The law of the package's release, up to what is missing."""
     numbers = whole_numbers(sorted(counts), mechanism.universe.size)
     frequencies = np.array([counts[key] for key in sorted(counts)], dtype=np.int64)
@@ -318,7 +318,7 @@ def test_releases_as_drawn_differ_by_at_most_e_to_the_epsilon(
     mechanism = mechanism_for(3, 1, units=units)
     first, second = drawn_law(mechanism, counts, use), drawn_law(mechanism, fewer, use)
     missing = [1 - sum(law.values()) for law in (first, second)]
-    low, high = exp_bounds(mechanism.epsilon, 256)
+    low, high = exp_bounds(mechanism.spec.epsilon, 256)
     assert first.keys() == second.keys() and max(missing) < MISSING
     for release in first:
         assert first[release] <= low * (second[release] + missing[1])
@@ -333,7 +333,7 @@ def test_labels_in_increasing_order_would_lose_everything(use: Use, monkeypatch:
     def ordered(limit: int, excluded: NDArray[np.uint64], count: int, bits: BitSource) -> NDArray[np.uint64]:
         return np.sort(draw_distinct(limit, excluded, min(2, limit - len(excluded)), bits))[:count]
 
-    monkeypatch.setattr(sparse_histogram, "draw_distinct", ordered)
+    monkeypatch.setattr(sparse, "draw_distinct", ordered)
     empty, one = drawn_law(mechanism, {}, use), drawn_law(mechanism, {2: 1}, use)
     alone = frozenset({(2, 1)})
     assert alone not in empty and one[alone] > Fraction(1, 20)

@@ -22,7 +22,7 @@ from dptally.errors import PrivacyViolation
 from dptally.exact import exp_bounds
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.mechanisms.strict_sparse import approximate_binomial
+from dptally.mechanisms.strict_sparse import StrictDraw, approximate_binomial
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange
 from dptally.verifiers.pure import certify_hidden_difference
@@ -30,7 +30,7 @@ from tests.exact.enumeration import Choices, law_of, steps
 from tests.exact.mixing_reference import smallest_weight, sufficient_weight
 from tests.exact.sparse_reference import Histogram, dense_law, order_statistics_law
 from tests.exact.test_sparse_histogram import strict_row
-from tests.mechanisms import StrictSparseHistogram
+from tests.mechanisms import Made, StrictSparseHistogram
 
 Law = dict[Histogram, Fraction]
 Pieces = tuple[int, list[int]]  # how many coins, and where each piece begins
@@ -63,7 +63,7 @@ def noise_pieces(noise: FixedBitsNoise) -> Pieces:
     return noise.length, [sum(rising[:place]) for place in range(len(rising))]
 
 
-def pieces_of_a_draw(mechanism: StrictSparseHistogram, distinct: int) -> Generator[tuple[str, Pieces], int, None]:
+def pieces_of_a_draw(mechanism: Made, distinct: int) -> Generator[tuple[str, Pieces], int, None]:
     """What the coins of one draw decide, one after the other; which piece was chosen is sent back."""
     law, size, keep, bound = mechanism.law, mechanism.universe.size, mechanism.keep, mechanism.bound
     noise = law.noise
@@ -80,7 +80,7 @@ def pieces_of_a_draw(mechanism: StrictSparseHistogram, distinct: int) -> Generat
     yield BOTH, (mechanism.mixing, [0, 1])
 
 
-def order_pieces(mechanism: StrictSparseHistogram, draws: int) -> Generator[tuple[str, Pieces], int, None]:
+def order_pieces(mechanism: Made, draws: int) -> Generator[tuple[str, Pieces], int, None]:
     """From the largest value down, how many of the draws that are left have it [BV19, Alg. 6.7]."""
     noise, left = mechanism.law.noise, min(mechanism.keep + 1, draws)
     assert isinstance(noise, FixedBitsNoise)
@@ -141,7 +141,7 @@ class Coins:
         return False
 
 
-def release(mechanism: StrictSparseHistogram, counts: Counts, coins: Coins) -> Histogram:
+def release(mechanism: Made, counts: Counts, coins: Coins) -> Histogram:
     """One draw of the package."""
     numbers = whole_numbers(sorted(counts), mechanism.universe.size)
     frequencies = np.array([counts[key] for key in sorted(counts)], dtype=np.int64)
@@ -150,7 +150,7 @@ def release(mechanism: StrictSparseHistogram, counts: Counts, coins: Coins) -> H
     return frozenset(zip(keys.tolist(), values.tolist(), strict=True))
 
 
-def drawn_law(mechanism: StrictSparseHistogram, counts: Counts, only: str | None = None) -> Law:
+def drawn_law(mechanism: Made, counts: Counts, only: str | None = None) -> Law:
     """The law of the package's draw; `only` one of the two that are mixed, given that the coin chooses it."""
 
     def run(choices: Choices) -> Histogram:
@@ -165,7 +165,7 @@ def drawn_law(mechanism: StrictSparseHistogram, counts: Counts, only: str | None
     return law
 
 
-def mixed(mechanism: StrictSparseHistogram, counts: Counts) -> Law:
+def mixed(mechanism: Made, counts: Counts) -> Law:
     """The law of a release, from the laws of the two that are mixed; for more keys than can be enumerated together."""
     weight = Fraction(1, 1 << mechanism.mixing)
     main, random = drawn_law(mechanism, counts, MAIN), drawn_law(mechanism, {}, RANDOM)
@@ -181,7 +181,7 @@ def largest_ratio(first: Mapping[Histogram, Fraction], second: Mapping[Histogram
     return max(max(first[h] / second[h], second[h] / first[h]) for h in first if first[h])
 
 
-def strict(epsilon: str, size: int, keep: int, bound: int, mixing: int, units: int = 1) -> StrictSparseHistogram:
+def strict(epsilon: str, size: int, keep: int, bound: int, mixing: int, units: int = 1) -> Made:
     """A mechanism over the numbers below `size`."""
     universe = IntegerRange(0, size - 1)
     return StrictSparseHistogram(
@@ -189,7 +189,7 @@ def strict(epsilon: str, size: int, keep: int, bound: int, mixing: int, units: i
     )
 
 
-def stated_distance(mechanism: StrictSparseHistogram) -> Fraction:
+def stated_distance(mechanism: Made) -> Fraction:
     """d: how far the draw may be from the exact release."""
     law, size, keep = mechanism.law, mechanism.universe.size, mechanism.keep
     orders = Fraction(mechanism.bound * size * (keep + 2), 1 << law.scale_bits)
@@ -228,7 +228,7 @@ def test_the_release_is_pure_and_without_the_random_histogram_it_is_not(
     changes, and with it what is rounded.
     """
     mechanism = strict(*settings)
-    low, _ = exp_bounds(mechanism.epsilon, 256)
+    low, _ = exp_bounds(mechanism.spec.epsilon, 256)
     ratio = largest_ratio(mixed(mechanism, counts), mixed(mechanism, more))
     assert ratio is not None and ratio <= low
     alone = largest_ratio(drawn_law(mechanism, counts, MAIN), drawn_law(mechanism, more, MAIN))
@@ -284,7 +284,7 @@ def test_the_weight_is_more_than_these_laws_need(settings: tuple[str, int, int, 
     for counts, more in (({}, {1: 1}), ({0: 1}, {0: 1, 2: 1})):
         laws = [drawn_law(mechanism, each, MAIN) for each in (counts, more)]
         rows = [[law.get(h, Fraction(0)) for h in outcomes] for law in laws]
-        assert 0 < smallest_weight(rows, mechanism.epsilon, base) <= Fraction(1, 1 << mechanism.mixing)
+        assert 0 < smallest_weight(rows, mechanism.spec.epsilon, base) <= Fraction(1, 1 << mechanism.mixing)
 
 
 @pytest.mark.parametrize("epsilon", ["1/3", "1", "4"])
@@ -324,10 +324,12 @@ def test_order_statistics_are_as_close_as_stated(settings: tuple[str, int, int, 
 
     def run(choices: Choices) -> tuple[int, ...]:
         coins = Coins(choices, order_pieces(mechanism, draws), last=False)
-        found = tuple(mechanism._order_statistics(draws, coins))
+        found = tuple(StrictDraw(mechanism.law)._order_statistics(draws, coins))
         assert coins.used_up()
         assert found == tuple(
-            mechanism._order_statistics(draws, Coins(coins.chosen, order_pieces(mechanism, draws), True))
+            StrictDraw(mechanism.law)._order_statistics(
+                draws, Coins(coins.chosen, order_pieces(mechanism, draws), True)
+            )
         )
         return found
 
@@ -346,7 +348,7 @@ def test_labels_are_nearly_uniform_sequences(taken: list[int]) -> None:
 
     def run(choices: Choices) -> tuple[int, ...]:
         pieces = ((MAIN, even_pieces(mechanism.law.label_bits, len(free) - place)) for place in range(3))
-        return tuple(mechanism._labels(taken, Coins(choices, pieces, last=False)))  # type: ignore[arg-type]
+        return tuple(StrictDraw(mechanism.law)._labels(taken, Coins(choices, pieces, last=False)))  # type: ignore[arg-type]
 
     drawn = law_of(run)
     sequences = {labels for labels in product(free, repeat=3) if len(set(labels)) == 3}

@@ -85,7 +85,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-distance-of-reduced-counters-is-one",
         breaks=("LT25 Lemma 16", "LT25 Definition 6"),
-        file="mechanisms/pure_misra_gries.py",
+        file="laws/specs/misra_gries.py",
         old="return elements_per_unit * Fraction(max(1, 2 * capacity - 1), capacity + 1)",
         new="return elements_per_unit * Fraction(1)",
         tests=(f"{_LAWS}::test_the_distance_that_noise_is_made_for_is_the_largest_there_is",),
@@ -169,15 +169,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-elements-of-a-unit-ignored-over-a-universe",
         breaks=("LT25 Lemma 22",),
-        file="mechanisms/pure_misra_gries.py",
-        old="distance = reduced_distance(capacity, self._terms.elements_per_unit)",
-        new="distance = reduced_distance(capacity, 1)",
+        file="laws/specs/misra_gries.py",
+        old="distance = reduced_distance(sketch.capacity, elements)",
+        new="distance = reduced_distance(sketch.capacity, 1)",
         tests=(f"{_LAWS}::test_noisy_counters_over_a_universe_are_pure_for_a_units_elements",),
     ),
     Fault(
         name="sketch-counters-over-a-universe-rounded-down",
         breaks=("LT25 Lemma 22",),
-        file="mechanisms/pure_misra_gries.py",
+        file="mechanisms/sketches.py",
         old="rounded = (scaled + draw_integers(parts, len(scaled), bits).astype(np.int64)) // parts",
         new="rounded = (scaled + 0 * draw_integers(parts, len(scaled), bits).astype(np.int64)) // parts",
         tests=(f"{_LAWS}::test_noisy_counters_over_a_universe_are_pure_for_a_units_elements",),
@@ -227,7 +227,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-shortfall-told-with-half-the-noise",
         breaks=("LT25 Theorem 14",),
-        file="mechanisms/private_total.py",
+        file="laws/total_noise.py",
         old="return math.ceil(1 / (low - 1))",
         new="return math.ceil(1 / (2 * (low - 1)))",
         tests=(f"{_LAWS}::test_what_is_told_of_the_shortfall_is_private",),

@@ -148,7 +148,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="votes-kept-at-another-rate",
         breaks=("BC22 Lemma 7",),
-        file="mechanisms/trie_heavy_hitters.py",
+        file="mechanisms/prefixes.py",
         old="int(asked.rate * (1 << RATE_BITS)), bits)",
         new="int(asked.rate * (1 << RATE_BITS)) * 5 // 4, bits)",
         tests=("tests/unit/test_heavy_hitters.py::test_votes_are_kept_at_the_rate",),
@@ -173,25 +173,27 @@ FAULTS: tuple[Fault, ...] = (
         name="tree-made-for-one-level",
         breaks=("BC22 Lemma 9",),
         file="laws/range_trees.py",
-        old="share = share_between_keys(whole_epsilon, whole_delta, levels)",
-        new="share = share_between_keys(whole_epsilon, whole_delta, 1)",
+        old="one_law(Request(exact, whole or None, max_keys_per_unit=levels))",
+        new="one_law(Request(exact, whole or None, max_keys_per_unit=1))",
         tests=("tests/exact/test_range_law.py::test_whole_trees_of_neighbours_are_private",),
     ),
     Fault(
         name="tree-verified-for-one-level",
         breaks=("BC22 Lemma 9",),
-        file="laws/range_trees.py",
-        old="return certify_copies(law.certify(), copies=levels, epsilon=epsilon, delta=delta)",
+        file="laws/specs/copies.py",
+        old="return certify_copies(law.certify(), copies=keys, epsilon=epsilon, delta=delta)",
         new="return certify_copies(law.certify(), copies=1, epsilon=epsilon, delta=delta)",
         tests=("tests/exact/test_range_law.py::test_a_budget_for_one_level_does_not_pass_for_two",),
     ),
     Fault(
         name="one-coin-for-all-levels",
         breaks=("BC22 Lemma 9",),
-        file="mechanisms/range_histograms.py",
-        old="            released.append(self.law.draw_nodes(counts, bits))\n",
-        new="            counts = counts if released else self.law.draw_nodes(counts, bits)\n"
-        "            released.append(counts)\n",
+        file="mechanisms/ranges.py",
+        old="        released.append(question.law.draw_nodes(counts, bits))\n",
+        new=(
+            "        counts = counts if released else question.law.draw_nodes(counts, bits)\n"
+            "        released.append(counts)\n"
+        ),
         tests=("tests/exact/test_range_law.py::test_every_level_has_coins_of_its_own",),
     ),
     Fault(

@@ -76,7 +76,7 @@ def test_guarantee_and_certificate() -> None:
     assert drawn.certificate.epsilon == mechanism.law.epsilon == Fraction(1, 4)
     assert (drawn.certificate.copies, drawn.certificate.total_epsilon, drawn.certificate.total_delta) == (4, 1, 0)
     assert mechanism.law.bound == 100
-    assert repr(mechanism) == "DenseHistogram(epsilon=1, 3 keys, bound=100)"
+    assert repr(mechanism.spec) == "<Spec of 'dense': epsilon=1, delta=0>"
     assert not mechanism.draw(letters({"a": 1}), SeededBits(1)).guarantee.private
 
 

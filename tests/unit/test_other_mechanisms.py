@@ -62,7 +62,10 @@ def test_gaussian_noise_reports_more_for_many_keys_per_unit() -> None:
 
 
 BAD = {
-    "takes no sampling": {"mechanism": "misra_gries", "sampling": dptally.Ppswor("0.1")},
+    "sampling needs the mechanism 'weighted_sample', got 'misra": {
+        "mechanism": "misra_gries",
+        "sampling": dptally.Ppswor("0.1"),
+    },
     "sampling needs the mechanism": {"mechanism": "stability", "sampling": dptally.Ppswor("0.1")},
     "releases values": {"mechanism": "gaussian", "values": False},
     "delta is missing": {"mechanism": "misra_gries", "delta": None},

@@ -199,7 +199,7 @@ def test_dates_are_answered_as_dates() -> None:
         ({"delta": None}, "delta must be given for the mechanism 'sample_and_threshold'."),
         ({"delta": 0}, "delta must be positive for the mechanism 'sample_and_threshold'; 'dense' needs none."),
         ({"mechanism": "dense"}, "delta must be 0 for the mechanism 'dense', got 1e-6."),
-        ({"mechanism": "laplace"}, "mechanism must be one of 'sample_and_threshold', 'weighted_sample', 'dense', got"),
+        ({"mechanism": "laplace"}, "mechanism must be one of 'weighted_sample', 'sample_and_threshold', 'dense', got"),
         ({"mechanism": "weighted_sample", "rate": "0.1"}, "rate is for the mechanism 'sample_and_threshold'"),
         ({"value": 3}, "value must be a column name, got int."),
         ({"resolution": 0}, "resolution must be at least 2, got 0."),

@@ -176,14 +176,14 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
 
 def audit_merged_sketch(choose: Chooser, place: int, control: str) -> ExactFinding:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
-    from dptally.laws.specs.misra_gries import MisraGries, SketchFacts
+    from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 
     epsilon, delta = choose.spread(0.2, 4), choose.spread(1e-10, 0.05)
     capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
     minimise = choose.one_of(("threshold", "error"))
     facts = _facts(capacity=capacity, form=form, minimise=minimise)
     check = Examination("misra_gries, merged", place, epsilon, delta, facts, control)
-    made = MisraGries.of_sketch(
+    made = sketch_spec(
         SketchFacts(form, capacity),  # type: ignore[arg-type]
         *made_for(epsilon, delta, control),
         shortfall=None,

@@ -12,7 +12,7 @@ from dptally.audit.enclosures import PRECISION, ball, ends, exponential
 from dptally.audit.examination import Examination
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.shared_noise import SharedNoise
-from dptally.laws.specs.misra_gries import MisraGries, SketchFacts
+from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.total_noise import noise_scale
 from dptally.randomness import SeededBits
@@ -47,7 +47,7 @@ def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFindin
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
     check = Examination("misra_gries, one stream", place, epsilon, delta, facts, control)
-    made = MisraGries.of_sketch(
+    made = sketch_spec(
         SketchFacts("standard" if standard else "single", capacity),
         *made_for(epsilon, delta, control),
         elements_per_unit=elements,
@@ -231,7 +231,7 @@ def audit_pure_sketch(choose: Chooser, place: int, control: str) -> ExactFinding
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
     facts = {"capacity": capacity, "elements": elements, "shortfall": share}
     check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, control)
-    made = MisraGries.of_sketch(
+    made = sketch_spec(
         SketchFacts("single", capacity),
         made_for(epsilon, Fraction(0), control)[0],
         None,

@@ -290,16 +290,16 @@ class Mechanism:
     def _checked(self, request: Request) -> Fraction:
         """Refuse what this mechanism does not take; the delta to keep."""
         if self.pure and request.delta:
-            raise InvalidParameter(f"mechanism {self.name!r} keeps delta = 0; leave delta out, got {request.delta}.")
+            raise InvalidParameter(
+                f"mechanism {self.name!r} keeps delta = 0; leave delta out, got {float(request.delta):g}."
+            )
         if not self.pure and request.delta is None:
             raise InvalidParameter(
                 f"delta is missing: mechanism {self.name!r} needs one, well below one over the number of units, "
                 "such as 1e-6."
             )
-        if not self.pure and not request.delta:
-            raise InvalidParameter(f"mechanism {self.name!r} releases keys of the data, which takes a delta above 0.")
         if not request.values and not self.keys_only:
             raise InvalidParameter(f"mechanism {self.name!r} always releases values with the keys.")
         if request.sampling is not None and not self.sampled:
             raise InvalidParameter(f"sampling needs the mechanism 'weighted_sample', got {self.name!r}.")
-        return as_delta(request.delta) if request.delta else Fraction(0)
+        return Fraction(0) if self.pure else as_delta(request.delta)

@@ -109,7 +109,7 @@ class Compact(Mechanism):
         capacity = as_count("capacity", capacity, largest=LARGEST_CAPACITY)
         largest = capacity if rule == "subsample" else _USUAL_LARGEST_COUNT
         if self.bound is not None:
-            largest = as_count("bound", self.bound, largest=LARGEST_BOUND)
+            largest = as_count("bound", self.bound, largest=LARGEST_BOUND - 1)
         each = request.epsilon / changes_per_unit(request.max_keys_per_unit, rule)
         law = choose_law(each, universe_size=universe.size, largest_count=largest)
         return CompactSpec(self.name, law, universe, capacity, rule, request)

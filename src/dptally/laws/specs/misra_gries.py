@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dptally.universes import Universe
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["Form", "MisraGries", "ShortfallChoice", "SketchFacts", "SketchSpec", "reduced_distance"]
+__all__ = ["Form", "MisraGries", "ShortfallChoice", "SketchFacts", "SketchSpec", "reduced_distance", "sketch_spec"]
 
 Form = Literal["single", "standard", "merged", "user", "summed"]
 ShortfallChoice = Literal["private"] | int | None
@@ -101,77 +101,76 @@ class MisraGries(Mechanism):
         capacity = _USUAL_CAPACITY if self.capacity is None else self.capacity
         capacity = as_count("capacity", capacity, largest=1 << 30)
         form: Form = "user" if request.unit is not None else "merged" if request.merged else "single"
-        made = self.of_sketch(SketchFacts(form, capacity, request.max_keys_per_unit), request.epsilon, request.delta)
+        made = sketch_spec(SketchFacts(form, capacity, request.max_keys_per_unit), request.epsilon, request.delta)
         made.note = f"Bounded memory: {capacity:,} counters, which may fall short of frequencies."
         return made
 
-    @classmethod
-    def of_sketch(
-        cls,
-        sketch: SketchFacts,
-        epsilon: Fraction,
-        delta: Fraction | None,
-        *,
-        universe: Universe | None = None,
-        elements_per_unit: int = 1,
-        shortfall: ShortfallChoice = "private",
-        minimise: Literal["threshold", "error"] = "threshold",
-    ) -> SketchSpec:
-        """The spec for a sketch that is there already.
 
-        Args:
-            sketch: what is public about it.
-            epsilon: for the unit.
-            delta: for the unit; None or 0 with a universe.
-            universe: all keys there may be, for delta = 0.
-            elements_per_unit: how many elements of one unit the stream may hold, equal ones or not ("single",
-                "standard" and "summed").
-            shortfall: "private" to estimate it; a number that the owner states publicly (the largest amount by which
-                any counter may fall short); or None to leave it open.
-            minimise: "threshold" or "error".
-        """
-        elements = as_count("elements_per_unit", elements_per_unit, largest=_LARGEST_ELEMENTS)
-        stated = None
-        if shortfall is not None and shortfall != "private":
-            stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
-        if minimise not in ("threshold", "error"):
-            raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
-        if elements > 1 and sketch.form in ("merged", "user"):
-            raise InvalidParameter(
-                "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
-                "for units with several keys use a UserMisraGriesSketch."
-            )
-        spent = epsilon * _SHARE if shortfall == "private" else Fraction(0)
-        if universe is not None:
-            if delta is not None and as_fraction("delta", delta) != 0:
-                raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
-            if sketch.form not in ("single", "standard", "summed"):
-                raise InvalidParameter(
-                    "delta = 0 needs sketches of one stream each, or added-up ones; this one was merged."
-                )
-            delta = Fraction(0)
-            law, certify = _over_universe(sketch, epsilon - spent, universe, elements)
-            parts = [Part(epsilon - spent, delta)]
-        else:
-            if delta is None or not delta:
-                raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
-            delta = as_delta(delta)
-            law, certify, parts = _of_counters(sketch, epsilon - spent, delta, elements, minimise)
-        if spent:
-            parts.append(Part(spent, Fraction(0)))
-        return SketchSpec(
-            cls.name,
-            sketch,
-            law,
-            certify,
-            epsilon=epsilon,
-            delta=delta,
-            parts=tuple(parts),
-            universe=universe,
-            elements=elements,
-            spent=spent,
-            stated=stated,
+def sketch_spec(
+    sketch: SketchFacts,
+    epsilon: Fraction,
+    delta: Fraction | None,
+    *,
+    universe: Universe | None = None,
+    elements_per_unit: int = 1,
+    shortfall: ShortfallChoice = "private",
+    minimise: Literal["threshold", "error"] = "threshold",
+) -> SketchSpec:
+    """The spec for a sketch that is there already.
+
+    Args:
+        sketch: what is public about it.
+        epsilon: for the unit.
+        delta: for the unit; None or 0 with a universe.
+        universe: all keys there may be, for delta = 0.
+        elements_per_unit: how many elements of one unit the stream may hold, equal ones or not ("single",
+            "standard" and "summed").
+        shortfall: "private" to estimate it; a number that the owner states publicly (the largest amount by which
+            any counter may fall short); or None to leave it open.
+        minimise: "threshold" or "error".
+    """
+    elements = as_count("elements_per_unit", elements_per_unit, largest=_LARGEST_ELEMENTS)
+    stated = None
+    if shortfall is not None and shortfall != "private":
+        stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
+    if minimise not in ("threshold", "error"):
+        raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
+    if elements > 1 and sketch.form in ("merged", "user"):
+        raise InvalidParameter(
+            "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
+            "for units with several keys use a UserMisraGriesSketch."
         )
+    spent = epsilon * _SHARE if shortfall == "private" else Fraction(0)
+    if universe is not None:
+        if delta is not None and as_fraction("delta", delta) != 0:
+            raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
+        if sketch.form not in ("single", "standard", "summed"):
+            raise InvalidParameter(
+                "delta = 0 needs sketches of one stream each, or added-up ones; this one was merged."
+            )
+        delta = Fraction(0)
+        law, certify = _over_universe(sketch, epsilon - spent, universe, elements)
+        parts = [Part(epsilon - spent, delta)]
+    else:
+        if delta is None or not delta:
+            raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
+        delta = as_delta(delta)
+        law, certify, parts = _of_counters(sketch, epsilon - spent, delta, elements, minimise)
+    if spent:
+        parts.append(Part(spent, Fraction(0)))
+    return SketchSpec(
+        MisraGries.name,
+        sketch,
+        law,
+        certify,
+        epsilon=epsilon,
+        delta=delta,
+        parts=tuple(parts),
+        universe=universe,
+        elements=elements,
+        spent=spent,
+        stated=stated,
+    )
 
 
 def _of_counters(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from dptally.laws import sample_and_threshold
+from dptally.laws.sample_and_threshold import SampleAndThreshold as SampleAndThresholdLaw
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
 from dptally.privacy.composition import share_between_keys
@@ -46,7 +46,7 @@ class SampleAndThreshold(Mechanism):
     def spec(self, request: Request) -> Spec:
         """See `Mechanism.spec`."""
         share = share_between_keys(request.epsilon, self._checked(request), request.max_keys_per_unit)
-        law = sample_and_threshold.SampleAndThreshold(*share, rate=self.rate, threshold=self.threshold)
+        law = SampleAndThresholdLaw(*share, rate=self.rate, threshold=self.threshold)
         made = OneLaw(self.name, law, request)
         made.note = "Values are counts in a secret sample, without noise."
         return made

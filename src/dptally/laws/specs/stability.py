@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dptally.laws import stability
 from dptally.laws.spec import Mechanism, Request, Spec
 from dptally.laws.specs.copies import OneLaw
+from dptally.laws.stability import Stability as StabilityLaw
 from dptally.privacy.composition import share_between_keys
 
 __all__ = ["Stability"]
@@ -36,4 +36,4 @@ class Stability(Mechanism):
     def spec(self, request: Request) -> Spec:
         """See `Mechanism.spec`."""
         share = share_between_keys(request.epsilon, self._checked(request), request.max_keys_per_unit)
-        return OneLaw(self.name, stability.Stability(*share, values=request.values), request)
+        return OneLaw(self.name, StabilityLaw(*share, values=request.values), request)

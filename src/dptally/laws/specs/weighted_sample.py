@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
-from dptally.laws import weighted_sample
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.spec import Mechanism, Question, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
+from dptally.laws.weighted_sample import WeightedSample as WeightedSampleLaw
 from dptally.privacy.composition import share_between_keys
 
 __all__ = ["SHARE_FOR_TOTAL", "WeightedSample"]
@@ -70,9 +70,9 @@ class WeightedSample(Mechanism):
             raise InvalidParameter("a sample of a given size has a rate only if the number of rows is supposed.")
         return self.spec(request)
 
-    def _law(self, request: Request, scheme: Scheme | None) -> weighted_sample.WeightedSample:
+    def _law(self, request: Request, scheme: Scheme | None) -> WeightedSampleLaw:
         share = share_between_keys(request.epsilon, request.delta or Fraction(0), request.max_keys_per_unit)
-        return weighted_sample.WeightedSample(*share, scheme, values=request.values, sub_tokens=self.sub_tokens)
+        return WeightedSampleLaw(*share, scheme, values=request.values, sub_tokens=self.sub_tokens)
 
 
 class SampleOfSize(OneLaw):
