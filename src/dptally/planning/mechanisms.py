@@ -15,7 +15,6 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.prefix_levels import AllLevels
 from dptally.laws.registry import USUAL, mechanism_class, mechanism_names
-from dptally.laws.reporting_curves import chance
 from dptally.laws.round_parameters import choose_round_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Scheme
@@ -97,7 +96,7 @@ class Planned:
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The probability that a key of this frequency is reported."""
-        return chance(self.law, true_frequency)
+        return self.law.chance(true_frequency)
 
     def first_frequency(self, probability: Fraction) -> int | None:
         """The smallest frequency reported with at least this probability, or None."""
