@@ -24,7 +24,7 @@ from dptally.laws.prefix_plans import plan_trie
 from dptally.laws.round_parameters import COMPOSITIONS
 from dptally.publishing import publish
 from dptally.randomness import SeededBits
-from dptally.releases.release import Release
+from dptally.releases.table_release import TableRelease
 
 __all__ = ["Score", "Task", "compare", "interaction_targets", "main", "score", "shakespeare_words"]
 
@@ -85,7 +85,7 @@ def compare(task: Task, epsilon: str, delta: str, *, runs: int = 5) -> pl.DataFr
     def histogram(seed: int) -> dict[Value, int]:
         types = {"key": "int64"} if task.domain == "bits" else None
         release = publish(task.counts, epsilon=epsilon, delta=delta, types=types, randomness=SeededBits(seed))
-        assert isinstance(release, Release)  # noqa: S101 - for the type checker
+        assert isinstance(release, TableRelease)  # noqa: S101 - for the type checker
         table = release.table()
         return dict(zip(table.get_column("key").to_list(), table.get_column("estimate").to_list(), strict=True))
 

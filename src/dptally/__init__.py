@@ -2,7 +2,7 @@
 
 The public names, loaded when first used so that importing the package stays cheap:
 
-- `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads a release of any kind back;
+- `publish(source, key=, epsilon=, delta=, ...)` makes a `Release`; `load(path)` reads any file back;
 - `sanitize(sample, scheme, epsilon=, delta=)` makes a sample private that somebody has drawn already;
 - `MisraGriesSketch(capacity)` and `UserMisraGriesSketch(capacity, max_keys_per_unit)` hold streams in bounded memory;
   `sum_sketches` adds them up, `load_sketch(path)` reads one back, `combine(releases)` adds up what was published;
@@ -45,16 +45,17 @@ if TYPE_CHECKING:
     from dptally.laws.specs.stability import Stability
     from dptally.laws.specs.weighted_sample import WeightedSample
     from dptally.ledger import Ledger
+    from dptally.loading import load, load_ranges
     from dptally.planning import Plan, plan
     from dptally.privacy.guarantee import Guarantee
     from dptally.publishing import publish, sanitize
     from dptally.quantiles import find_quantile, publish_quantiles
-    from dptally.releases.any_release import load
+    from dptally.releases.base import Release
     from dptally.releases.combined_releases import CombinedReleases, combine
     from dptally.releases.compact_release import CompactRelease
+    from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
-    from dptally.releases.range_release_file import load_ranges
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
     from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch, load_sketch, sum_sketches
     from dptally.verifiers.tables import Certificate
 
@@ -78,6 +79,7 @@ __all__ = [
     "MissingDependency",
     "Plan",
     "Ppswor",
+    "PrefixTree",
     "Priority",
     "PrivacyViolation",
     "RangeRelease",
@@ -86,6 +88,7 @@ __all__ = [
     "SamplingScheme",
     "Sparse",
     "Stability",
+    "TableRelease",
     "UnreadableLedger",
     "UnreadableRelease",
     "UserMisraGriesSketch",
@@ -119,14 +122,15 @@ _HOMES = {
     "InvalidParameter": "dptally.errors",
     "InvalidSource": "dptally.errors",
     "Ledger": "dptally.ledger",
-    "load": "dptally.releases.any_release",
-    "load_ranges": "dptally.releases.range_release_file",
+    "load": "dptally.loading",
+    "load_ranges": "dptally.loading",
     "load_sketch": "dptally.sketches",
     "MisraGries": "dptally.laws.specs.misra_gries",
     "MisraGriesSketch": "dptally.sketches",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
     "plan": "dptally.planning",
+    "PrefixTree": "dptally.releases.prefix_tree",
     "Ppswor": "dptally.laws.sampling_schemes",
     "Priority": "dptally.laws.sampling_schemes",
     "PrivacyViolation": "dptally.errors",
@@ -134,13 +138,14 @@ _HOMES = {
     "publish_heavy_hitters": "dptally.heavy_hitters",
     "publish_quantiles": "dptally.quantiles",
     "RangeRelease": "dptally.releases.range_release",
-    "Release": "dptally.releases.release",
+    "Release": "dptally.releases.base",
     "SampleAndThreshold": "dptally.laws.specs.sample_and_threshold",
     "SamplingScheme": "dptally.laws.sampling_schemes",
     "sanitize": "dptally.publishing",
     "Sparse": "dptally.laws.specs.sparse",
     "Stability": "dptally.laws.specs.stability",
     "sum_sketches": "dptally.sketches",
+    "TableRelease": "dptally.releases.table_release",
     "UnreadableLedger": "dptally.errors",
     "UnreadableRelease": "dptally.errors",
     "UserMisraGriesSketch": "dptally.sketches",

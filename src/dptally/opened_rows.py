@@ -12,7 +12,7 @@ from dptally.errors import InvalidParameter
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.mechanisms.registry import draw
 from dptally.paid_sources import open_paid
-from dptally.releases.release import RESERVED_COLUMNS
+from dptally.releases.table_release import RESERVED_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
     from dptally.publish_options import PublishOptions
     from dptally.releases.compact_release import CompactRelease
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
     from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
 
@@ -81,7 +82,7 @@ def publish_spec(
             while (question := spec.next(outputs)) is not None:
                 asked = question
                 outputs.append(opened.answer(spec, question, bits, paid, report))
-        guarantee = paid.sign(spec.guarantee(unit, private=private and bits.private))
+        guarantee = replace(spec.guarantee(unit, private=private and bits.private), record=paid.record)
         return make(spec, asked, outputs, guarantee, opened.key)
 
 
@@ -98,19 +99,19 @@ def publish(
 @overload
 def publish(
     source: Any, *, mechanism: TableMechanism = ..., collect: Literal[True] = ..., **options: Unpack[PublishOptions]
-) -> Release: ...
+) -> TableRelease: ...
 
 
 @overload
 def publish(
     source: Any, *, mechanism: str | Mechanism, collect: Literal[True] = ..., **options: Unpack[PublishOptions]
-) -> Release | CompactRelease: ...
+) -> TableRelease | CompactRelease: ...
 
 
 @overload
 def publish(
     source: Any, *, mechanism: str | Mechanism = ..., collect: bool, **options: Unpack[PublishOptions]
-) -> Release | CompactRelease | SparkRelease: ...
+) -> TableRelease | CompactRelease | SparkRelease: ...
 
 
 def publish(
@@ -141,7 +142,7 @@ def publish(
     engine: str = "auto",
     types: Mapping[str, str] | None = None,
     collect: bool = True,
-) -> Release | CompactRelease | SparkRelease:
+) -> TableRelease | CompactRelease | SparkRelease:
     """Publish a table of private keys and counts.
 
     Everything that can be refused is refused before data is read: parameters first, then the table's certificate, then
@@ -199,7 +200,7 @@ def publish(
         collect: False leaves the released rows of a Spark DataFrame on the cluster.
 
     Returns:
-        Release: what may be shown to anyone; a `CompactRelease` for the mechanism "compact"; with collect=False a
+        TableRelease: what may be shown to anyone; a `CompactRelease` for the mechanism "compact"; with collect=False a
         `dptally.spark.SparkRelease`, which is a Spark DataFrame.
 
     Raises:
@@ -240,7 +241,7 @@ def publish(
         place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
         return open_for(spec, paid, source, memory_limit=memory_limit, **columns, **place)
 
-    released: Release | CompactRelease | SparkRelease = publish_spec(
+    released: TableRelease | CompactRelease | SparkRelease = publish_spec(
         spec, open_source, unit=unit, bits=bits, ledger=ledger, progress=progress, make=make
     )
     return released
@@ -260,7 +261,7 @@ def sanitize(
     format: str | None = None,  # noqa: A002
     randomness: BitSource | None = None,
     progress: bool | Progress | None = None,
-) -> Release:
+) -> TableRelease:
     """Make a sample private that somebody has drawn already; the sampling counts as part of the mechanism.
 
     The guarantee is for the data the sample was drawn from, for adding or removing one occurrence of a key. It rests on
@@ -285,7 +286,7 @@ def sanitize(
         progress: as in `publish`.
 
     Returns:
-        Release: what may be shown to anyone.
+        TableRelease: what may be shown to anyone.
 
     Raises:
         InvalidParameter: a request that cannot be met.
@@ -303,7 +304,7 @@ def sanitize(
     if count is None and not isinstance(sample, Mapping):
         raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
     columns: dict[str, Any] = {"key": key, "unit": None, "count": count, "nulls": nulls, "format": format}
-    released: Release = publish_spec(
+    released: TableRelease = publish_spec(
         spec,
         lambda paid: open_for(spec, paid, sample, sampled_by=drawn_by, **columns),
         unit=None,

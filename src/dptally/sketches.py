@@ -16,7 +16,7 @@ from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 from dptally.mechanisms.registry import draw
 from dptally.publishing import publish_spec
 from dptally.randomness import read_bits
-from dptally.releases.release import RESERVED_COLUMNS, Release
+from dptally.releases.table_release import RESERVED_COLUMNS, TableRelease
 from dptally.summaries.misra_gries import MisraGries
 from dptally.summaries.sketch_files import read_sketch_file
 from dptally.summaries.summed_sketches import SummedCounters
@@ -55,7 +55,7 @@ def publish_sketch(
     minimise: Literal["threshold", "error"] = "threshold",
     ledger: AnyLedger | None = None,
     randomness: BitSource | None = None,
-) -> Release:
+) -> TableRelease:
     """Release a sketch privately, by the mechanism that fits what it is; see `dptally.laws.specs.misra_gries`.
 
     Everything is certified before counters are read.
@@ -104,7 +104,7 @@ def publish_sketch(
     if known is not None:
         # Refuses keys of another type now: before anything is spent, and whether or not the sketch holds any.
         known.indices(pa.array([], sketch.key_type))
-    released: Release = publish_spec(
+    released: TableRelease = publish_spec(
         spec,
         lambda paid: OpenedSketch(sketch, column, reduced=spec.reduced),
         unit=unit,

@@ -288,6 +288,6 @@ KINDS: dict[str, Callable[[], Any]] = {
 def genuine(kind: str) -> Any:
     """A release of this kind, drawn from a seed and made to look as if it were not: that much no file can show."""
     made = KINDS[kind]()
-    made.guarantee = replace(made.guarantee, private=True)
+    made = made.stating(replace(made.guarantee, private=True))
     made.verify()
     return made

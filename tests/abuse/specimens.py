@@ -22,8 +22,8 @@ from dptally.federated.quantile_task import QuantileSearchRounds
 from dptally.federated.server import Server
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
-from dptally.releases.prefix_tree_file import load_tree
 from dptally.universes.grids import make_grid
+from tests.unit.version_1 import NAME_OF, save_1
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 40, "date": 7}
 
@@ -48,7 +48,7 @@ class Specimen:
 def use_release(path: Path) -> object:
     """Read a release, and ask it."""
     release = dptally.load(path)
-    facts = (repr(release), str(release.guarantee), release.describe())
+    facts = (repr(release), str(release.guarantee), release.describe(), release.summary(3))
     if isinstance(release, dptally.CompactRelease):
         return facts, release.count(release.universe.key(0))
     return facts, release.top(3), release.sum("value > 3").estimate
@@ -62,7 +62,7 @@ def use_ranges(path: Path) -> object:
 
 def use_tree(path: Path) -> object:
     """Read a prefix tree, and show it."""
-    tree = load_tree(path)
+    tree = dptally.load(path, dptally.PrefixTree)
     return str(tree), tree.describe(), tree.table()
 
 
@@ -93,11 +93,20 @@ def files() -> dict[str, Specimen]:
     """One file of every kind."""
     found: dict[str, Specimen] = {}
 
+    def old(made: Any, read: Callable[[Path], object]) -> None:
+        """A file of the same release as version 1 wrote it."""
+        with TemporaryDirectory() as place:
+            path = Path(place) / "old"
+            save_1(made, path)
+            name = NAME_OF.get(made.kind)
+            suffix = ".parquet" if name else ".compact"
+            found[f"old_{made.kind}"] = Specimen(path.read_bytes(), suffix, read, name)
+
     def released(name: str, **options: Any) -> None:
         made = dptally.publish(options.pop("source", COUNTS), randomness=SeededBits(7), **options)
-        compact = isinstance(made, dptally.CompactRelease)
-        suffix = ".compact" if compact else ".parquet"
-        found[name] = Specimen(_saved(made, f"r{suffix}"), suffix, use_release, None if compact else b"dptally")
+        found[name] = Specimen(_saved(made, "r.parquet"), ".parquet", use_release, b"dptally")
+        if name in ("weighted_sample", "compact"):
+            old(made, use_release)
 
     released("weighted_sample", epsilon=1, delta="1e-6")
     released("sampled", epsilon=1, delta="1e-6", sampling=dptally.Ppswor("0.3"))
@@ -129,11 +138,13 @@ def files() -> dict[str, Specimen]:
             pa.table({"v": values}), value="v", low=0, high=63, epsilon=1, delta=delta, mechanism=mechanism,
             randomness=SeededBits(7),
         )  # fmt: skip
-        found[f"ranges_{mechanism}"] = Specimen(_saved(ranges, "r.parquet"), ".parquet", use_ranges, b"dptally.ranges")
+        found[f"ranges_{mechanism}"] = Specimen(_saved(ranges, "r.parquet"), ".parquet", use_ranges, b"dptally")
     tree = publish_heavy_hitters(
         pa.table({"word": keys}), key="word", epsilon=1, delta="1e-6", levels=3, randomness=SeededBits(7)
     )
-    found["tree"] = Specimen(_saved(tree, "t.parquet"), ".parquet", use_tree, b"dptally_tree")
+    found["tree"] = Specimen(_saved(tree, "t.parquet"), ".parquet", use_tree, b"dptally")
+    old(ranges, use_ranges)
+    old(tree, use_tree)
     found["run_state"] = Specimen(_run_state(), ".json", use_state)
     return found
 
@@ -218,7 +229,7 @@ def with_metadata(specimen: Specimen, text: str | bytes) -> bytes:
 
 
 def with_checksum(content: bytes) -> bytes:
-    """Bytes and their SHA-256, as sketches and compact releases end."""
+    """Bytes and their SHA-256, as sketches and compact releases of version 1 end."""
     import hashlib
 
     return content + hashlib.sha256(content).digest()

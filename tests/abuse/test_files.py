@@ -69,7 +69,7 @@ def test_other_metadata(name: str, text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_JSON if files()[name].metadata_key])
-@pytest.mark.parametrize("version", [0, 2, -1, "1", None, [1], 10**400, 1.5])
+@pytest.mark.parametrize("version", [0, 3, -1, "1", None, [1], 10**400, 1.5])
 def test_unknown_versions(name: str, version: object, tmp_path: Path) -> None:
     """A version that this dptally does not know is named in the refusal."""
     specimen = files()[name]

@@ -15,10 +15,11 @@ import pytest
 import dptally
 from dptally.errors import InvalidParameter, PrivacyViolation, UnreadableRelease
 from dptally.releases.prefix_tree import PrefixTree
-from dptally.releases.release import Release
-from tests.abuse.forgeries import COUNTS, KINDS, genuine
+from dptally.releases.table_release import TableRelease
+from tests.abuse.forgeries import COUNTS, KINDS, RECORD, genuine
 from tests.abuse.specimens import files
 from tests.cli.conftest import Run, run
+from tests.unit.version_1 import save_1
 
 __all__ = ["run"]  # the fixture
 
@@ -74,7 +75,7 @@ def test_rows_that_no_mechanism_gives(kind: str, tmp_path: Path, run: Run) -> No
         path = tmp_path / "r.parquet"
         genuine(kind).save(path, overwrite=True)
         rewritten(path, change)
-        with pytest.raises(UnreadableRelease, match=r"has damaged metadata\.$"):
+        with pytest.raises(UnreadableRelease, match=r"has damaged metadata or rows\.$"):
             dptally.load(path)
         for command in (("verify", path), ("top", path), ("show", path)):
             done = run(*command)
@@ -99,7 +100,7 @@ def test_large_values_are_answered_or_not_verified(kind: str, tmp_path: Path) ->
         path = tmp_path / "r.parquet"
         rows = pa.table({"key": ["a"], "value": pa.array([value], pa.int64())})
         try:
-            made = Release(rows, release.guarantee, release.certificate, release.law, release.shortfall)
+            made = TableRelease(rows, release.guarantee, release.certificate, release.law, release.shortfall)
             made.verify()
         except PrivacyViolation as refusal:
             assert "values" in str(refusal) or "value" in str(refusal)
@@ -116,7 +117,7 @@ def test_values_below_the_threshold(kind: str, tmp_path: Path, run: Run) -> None
     release = genuine(kind)
     rows = pa.table({"key": ["a"], "value": pa.array([release.law.threshold - 1], pa.int64())})
     with pytest.raises(PrivacyViolation, match="below the threshold"):
-        Release(rows, release.guarantee, release.certificate, release.law, release.shortfall).verify()
+        TableRelease(rows, release.guarantee, release.certificate, release.law, release.shortfall).verify()
     release.save(tmp_path / "r.parquet")
     rewritten(tmp_path / "r.parquet", with_values(release.law.threshold - 1))
     for command in ("verify", "top"):
@@ -129,7 +130,7 @@ def test_keys_outside_of_the_universe() -> None:
     release = genuine("strict_sparse")
     rows = pa.table({"key": pa.array([7, 1000]), "value": pa.array([5, 5], pa.int64())})
     with pytest.raises(PrivacyViolation, match="not of the universe"):
-        Release(rows, release.guarantee, release.certificate, release.law).verify()
+        TableRelease(rows, release.guarantee, release.certificate, release.law).verify()
 
 
 # ---- load ----
@@ -148,16 +149,67 @@ def test_load_reads_every_kind(kind: str, tmp_path: Path) -> None:
 def test_trees_are_read_by_name() -> None:
     """The kinds above are really of all four types."""
     kinds = {type(genuine(kind)) for kind in KINDS}
-    assert kinds == {Release, dptally.CompactRelease, dptally.RangeRelease, PrefixTree}
+    assert kinds == {TableRelease, dptally.CompactRelease, dptally.RangeRelease, PrefixTree}
 
 
 @pytest.mark.parametrize("name", ["sketch_single", "sketch_users", "sketch_numbers", "sketch_summed"])
-def test_load_says_what_a_sketch_is(name: str, tmp_path: Path) -> None:
-    """A sketch is private and no release, and another function reads it."""
+def test_load_reads_sketches(name: str, tmp_path: Path, run: Run) -> None:
+    """A sketch is private and no release: `load` gives the sketch, not where a release is asked for."""
     path = tmp_path / "s.sketch"
     path.write_bytes(files()[name].packed)
-    with pytest.raises(UnreadableRelease, match=r"is a sketch, which is private, .* dptally\.load_sketch reads it"):
-        dptally.load(path)
+    found = dptally.load(path)
+    assert not isinstance(found, dptally.Release) and repr(found) == repr(dptally.load_sketch(path))
+    assert repr(dptally.load(path, type(found))) == repr(found)
+    with pytest.raises(UnreadableRelease, match="which is private, and not a Release"):
+        dptally.load(path, dptally.Release)
+    assert run("show", path).status == run("report", path, "-o", tmp_path / "p.html").status == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_version_1_of_every_kind_is_read(kind: str, tmp_path: Path) -> None:
+    """A file as version 1 wrote it holds the same release, which verifies."""
+    release = genuine(kind)
+    save_1(release, tmp_path / "release")
+    found = dptally.load(tmp_path / "release")
+    assert type(found) is type(release) and found.describe() == release.describe()
+    found.verify()
+
+
+def test_load_of_a_kind(tmp_path: Path) -> None:
+    """A file of another kind than the one asked for is named as what it is."""
+    genuine("ranges_dense").save(tmp_path / "r.parquet")
+    assert dptally.load(tmp_path / "r.parquet", dptally.RangeRelease).total().estimate > 0
+    with pytest.raises(UnreadableRelease, match=r"is a tree of counts.* and not a table of keys"):
+        dptally.load(tmp_path / "r.parquet", dptally.TableRelease)
+
+
+@pytest.mark.parametrize("kind", ["weighted_sample", "compact", "ranges_dense", "tree"])
+def test_a_release_does_not_change(kind: str) -> None:
+    """What was published stays what it is; another guarantee makes another release."""
+    release = genuine(kind)
+    for name in ("guarantee", "law"):
+        with pytest.raises(AttributeError, match="a release does not change"):
+            setattr(release, name, None)
+    signed = release.signed(RECORD)
+    assert (signed.guarantee.record, release.guarantee.record) == (RECORD, None) and signed.verify()
+    assert release.signed(None) is release
+
+
+@pytest.mark.parametrize(
+    ("kind", "question"),
+    [
+        ("compact", lambda release: release.top(3)),
+        ("compact", lambda release: release.to_pandas()),
+        ("ranges_dense", lambda release: release.sum()),
+        ("ranges_dense", lambda release: release.count("a")),
+        ("tree", lambda release: release.quantile(0.5)),
+        ("tree", lambda release: release.rank("a")),
+    ],
+)
+def test_questions_of_another_kind_are_refused(kind: str, question: Callable[[Any], Any]) -> None:
+    """One sentence says what the release is and what it answers."""
+    with pytest.raises(InvalidParameter, match=r"^a (compact release|tree of).* has no answer to '\w+'; .*\.$"):
+        question(genuine(kind))
 
 
 def test_load_says_what_a_ledger_is(tmp_path: Path) -> None:
@@ -199,10 +251,10 @@ def test_releases_of_a_ledger_are_told_apart_by_name(tmp_path: Path, run: Run) -
     """One identity is one release, whatever its rows say; two are two, even if they are equal."""
     ledger = dptally.Ledger(tmp_path / "l.db", epsilon=3, delta="1e-5")
     first, second = secret(ledger=ledger), secret(ledger=ledger)
-    shorter = Release(first._rows.slice(1), first.guarantee, first.certificate, first.law)
+    shorter = TableRelease(first._rows.slice(1), first.guarantee, first.certificate, first.law)
     with pytest.raises(InvalidParameter, match="are the same"):
         dptally.combine([first, shorter], units="disjoint")
-    equal = Release(first._rows, second.guarantee, second.certificate, second.law)
+    equal = TableRelease(first._rows, second.guarantee, second.certificate, second.law)
     assert dptally.combine([first, equal], units="shared").epsilon == Fraction(2)
     first.save(tmp_path / "a.parquet")
     other_layout(tmp_path / "a.parquet", tmp_path / "b.parquet")

@@ -21,11 +21,10 @@ ROOM = 1 << 30  # bytes above what the interpreter and its libraries have mapped
 READER = """
 import resource, sys
 import dptally, numpy, polars, pyarrow.parquet, pyarrow.compute
-from dptally.releases.prefix_tree_file import load_tree
 pyarrow.set_cpu_count(1)
 mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + int(sys.argv[3]),) * 2)
-read = {"release": dptally.load, "ranges": dptally.load_ranges, "tree": load_tree, "sketch": dptally.load_sketch}
+read = {"release": dptally.load, "ranges": dptally.load_ranges, "tree": dptally.load, "sketch": dptally.load_sketch}
 try:
     found = read[sys.argv[1]](sys.argv[2])
     found.top(1) if sys.argv[1] == "release" else None

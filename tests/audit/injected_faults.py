@@ -279,14 +279,14 @@ def in_insertion_order(release: Any, source: Path, key: str) -> Any:
     """The release with its rows in the order in which their keys first occur in a Parquet file."""
     import pyarrow.parquet as pq
 
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
     first: dict[object, int] = {}
     for place, found in enumerate(pq.read_table(source, columns=[key]).column(0).to_pylist()):
         first.setdefault(found, place)
     rows = release.to_arrow().select([key, "value"])
     order = sorted(range(rows.num_rows), key=lambda row: first.get(rows.column(key)[row].as_py(), math.inf))
-    return Release(rows.take(order), release.guarantee, release.certificate, release.law)
+    return TableRelease(rows.take(order), release.guarantee, release.certificate, release.law)
 
 
 # ---- wrong laws before the exact audit ----

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dptally.releases.prefix_tree_file import load_tree
+import dptally
 from tests.cli.conftest import MARKER, PRIVACY, Run
 
 FRUIT = ("--key", "fruit", *PRIVACY)
@@ -19,7 +19,7 @@ def test_writes_a_tree(tmp_path: Path, events: Path, run: Run) -> None:
     done = run("heavy-hitters", events, *FRUIT, "--unit", "user", "--levels", "1,3,5", "-o", place)
     assert done.status == 0
     assert "all rows of any one 'user'" in done.out and "3 rounds of sampling" in done.out
-    tree = load_tree(place)
+    tree = dptally.load(place, dptally.PrefixTree)
     tree.verify()
     assert set(tree.frequencies()) == {"apple", "pear", "plum"}
     assert MARKER not in done.out + done.err

@@ -11,7 +11,6 @@ import pytest
 
 import dptally
 from dptally.heavy_hitters import publish_heavy_hitters
-from dptally.releases.prefix_tree_file import load_tree
 from tests.cli.conftest import PRIVACY, Run
 
 
@@ -65,7 +64,7 @@ def test_show_of_a_tree_of_counts(trees: dict[str, Path], run: Run) -> None:
     """Guarantee, certificate and quartiles; in JSON as the command that made it says them."""
     done = run("show", trees["ranges"])
     assert done.status == 0
-    for part in ("a tree of counts of 'user'", "differentially private", "Certificate:", "q,estimate,lower,upper"):
+    for part in ("a tree of counts of 'user'", "differentially private", "Certificate:", "estimate", "0.25"):
         assert part in done.out
     facts = json.loads(run("show", trees["ranges"], "--json").out)
     assert facts["quantiles"] == json.loads(run("quantile", "--from", trees["ranges"], "--json").out)["quantiles"]
@@ -79,19 +78,22 @@ def test_show_of_a_tree_of_prefixes(trees: dict[str, Path], run: Run) -> None:
         assert part in done.out
     facts = json.loads(run("show", trees["prefixes"], "--json").out)
     assert [row["prefix"] for row in facts["rows"]][:2] == ["apple", "pear"]
-    assert facts["nodes"] == len(load_tree(trees["prefixes"]))
+    assert facts["nodes"] == len(dptally.load(trees["prefixes"], dptally.PrefixTree))
 
 
 @pytest.mark.parametrize("command", [("top",), ("count", "apple"), ("sum",)])
-def test_trees_are_named_where_a_table_is_needed(trees: dict[str, Path], run: Run, command: tuple[str, ...]) -> None:
-    """One sentence says what the file is and which command reads it."""
+def test_trees_say_what_they_answer(trees: dict[str, Path], run: Run, command: tuple[str, ...]) -> None:
+    """One sentence says what the file is and what it can be asked; a tree of prefixes has a top."""
     name, *rest = command
     done = run(name, trees["ranges"], *rest)
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from" in done.err
+    assert f"a tree of counts, which has no keys, has no answer to '{name}'; ask it for quantiles" in done.err
     done = run(name, trees["prefixes"], *rest)
+    if name == "top":
+        assert done.status == 0 and done.out.splitlines()[1].startswith("apple,")
+        return
     assert (done.status, done.err.count("\n")) == (2, 1)
-    assert "is a tree of prefixes; see its most frequent ones with dptally show" in done.err
+    assert f"a tree of prefixes has no answer to '{name}'; it answers table, top and leaves" in done.err
 
 
 def test_top_is_sorted_by_value(release: Path, run: Run) -> None:

@@ -19,7 +19,6 @@ from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.ledger.paying import paying, spent_by
 from dptally.privacy.spending import Spending
 from dptally.randomness import SeededBits, SystemBits
-from dptally.releases.prefix_tree_file import load_tree
 
 DATA = {"common": 1000, "rare": 1}
 FRUIT = {"apple": 900, "pear": 800}
@@ -234,7 +233,7 @@ def test_files_keep_the_record(ledger: Ledger, tmp_path: Path) -> None:
     readers: dict[str, Callable[[Path], Any]] = {
         "weighted_sample": dptally.load,
         "compact": dptally.load,
-        "tree": load_tree,
+        "tree": dptally.load,
         "quantiles": dptally.load_ranges,
     }
     for name, read in readers.items():

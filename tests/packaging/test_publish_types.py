@@ -21,13 +21,13 @@ from typing import assert_type
 import dptally
 
 counts = {"a": 1}
-assert_type(dptally.publish(counts, epsilon=1, delta="1e-6"), dptally.Release)
-assert_type(dptally.publish(counts, epsilon=1, delta="1e-6", mechanism="stability"), dptally.Release)
+assert_type(dptally.publish(counts, epsilon=1, delta="1e-6"), dptally.TableRelease)
+assert_type(dptally.publish(counts, epsilon=1, delta="1e-6", mechanism="stability"), dptally.TableRelease)
 assert_type(dptally.publish(counts, epsilon=1, mechanism="compact", universe="ipv4"), dptally.CompactRelease)
 
 def by_name(name: str) -> None:
     found = dptally.publish(counts, epsilon=1, mechanism=name)
-    assert_type(found, dptally.Release | dptally.CompactRelease)
+    assert_type(found, dptally.TableRelease | dptally.CompactRelease)
 
 dptally.publish(counts, delta="1e-6")  # type: ignore[call-overload]
 dptally.publish(counts, epsilon=1, detla="1e-6")  # type: ignore[call-overload]

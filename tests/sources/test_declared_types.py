@@ -275,7 +275,7 @@ def schemas(kind: Kind, rows: Rows, unit: str | None, folder: Path, **options: A
     release = dptally.publish(kind.make(rows, folder), **request, randomness=SeededBits(1), progress=False)
     place = folder / f"{uuid.uuid4()}.parquet"
     release.save(place)
-    if isinstance(release, dptally.Release):
+    if isinstance(release, dptally.TableRelease):
         return release.table().schema, pq.read_schema(place).remove_metadata()
     return release.universe.type, place.stat().st_size  # a compact release has no columns
 

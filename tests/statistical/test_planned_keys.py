@@ -55,7 +55,7 @@ def test_releases_hold_as_many_keys_as_planned() -> None:
     found = []
     for seed in range(RELEASES // at_once):
         release = dptally.publish(source, epsilon=1, delta="1e-6", randomness=SeededBits(seed), progress=False)
-        assert isinstance(release, dptally.Release)
+        assert isinstance(release, dptally.TableRelease)
         found.append(float(len(release)))
     assert abs(mean_z(found, at_once * expected, at_once * variance)) < Z_LIMIT
 

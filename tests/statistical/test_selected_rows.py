@@ -136,7 +136,7 @@ def test_combined_releases() -> None:
 
     def draw(seed: int) -> dptally.Release:
         columns = [pa.array([f"{place:04d}" for place in range(1000)]), pa.array(law.draw(counts, SeededBits(seed)))]
-        return dptally.Release(pa.table(columns, names=["key", "value"]), some.guarantee, some.certificate, law)
+        return dptally.TableRelease(pa.table(columns, names=["key", "value"]), some.guarantee, some.certificate, law)
 
     wrong = wrong_alone = 0
     for seed in range(RELEASES):

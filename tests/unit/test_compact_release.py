@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,23 +11,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
 from dptally.randomness import SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
-from dptally.releases.compact_release_file import FORMAT_VERSION, load
 from tests.mechanisms import CompactHistogram
 from tests.unit.integer_range import IntegerRange
+from tests.unit.version_1 import metadata_1, save_1
 
 UNIVERSE = IntegerRange(2**64)
 COUNTS = {7: 1000, 2**63: 50, 12345: 3}
 
 
-def mechanism(**options: Any) -> CompactHistogram:
+def mechanism(**options: object) -> CompactHistogram:
     """A mechanism for three keys and a few more."""
-    asked: dict[str, Any] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
+    asked: dict[str, object] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
     return CompactHistogram(asked.pop("epsilon", 1), **asked)  # type: ignore[arg-type]
 
 
@@ -39,12 +38,18 @@ def release() -> CompactRelease:
     return mechanism().build(COUNTS, SeededBits(3), unit="user")
 
 
-@pytest.fixture
-def saved(release: CompactRelease, tmp_path: Path) -> Path:
-    """Its file."""
+@pytest.fixture(params=[1, 2])
+def saved(release: CompactRelease, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Its file, in both versions of the format."""
     path = tmp_path / "release.compact"
-    release.save(path)
+    if request.param == 1:
+        save_1(release, path)
+    else:
+        release.save(path)
     return path
+
+
+load = CompactRelease.load
 
 
 @dataclass
@@ -100,7 +105,9 @@ def test_the_error_is_the_law_s(release: CompactRelease) -> None:
 
 def test_nothing_private_is_shown(release: CompactRelease) -> None:
     """The description has parameters only."""
-    assert repr(release) == "CompactRelease(universe='range:18446744073709551616', capacity=5, epsilon=1, field=2^89-1)"
+    assert repr(release) == (
+        "<CompactRelease of 'range:18446744073709551616', capacity 5, field 2^89-1: NOT PRIVATE (seeded)>"
+    )
     assert "reach" not in repr(release.law) and repr(release.law).startswith("FieldGeometric(exponent=89")
 
 
@@ -226,17 +233,17 @@ def test_a_file_holds_everything(release: CompactRelease, saved: Path) -> None:
     assert (found.capacity, found.beyond_capacity) == (release.capacity, release.beyond_capacity)
     assert found.verify() == release.certificate
     assert found.count(7) == release.count(7)
-    assert saved.stat().st_size < 1024
+    assert saved.stat().st_size < 4096
 
 
 def test_an_existing_file_stays(release: CompactRelease, saved: Path) -> None:
     """Nothing is overwritten without being asked to."""
     before = saved.read_bytes()
-    with pytest.raises(InvalidParameter, match="exists; use overwrite=True to replace it"):
+    with pytest.raises(InvalidParameter, match="exists"):
         release.save(saved)
     assert saved.read_bytes() == before
     release.save(saved, overwrite=True)
-    assert saved.read_bytes() == before
+    assert load(saved, UNIVERSE).coefficients == release.coefficients
 
 
 def test_every_truncation_is_refused(saved: Path) -> None:
@@ -244,33 +251,40 @@ def test_every_truncation_is_refused(saved: Path) -> None:
     content = saved.read_bytes()
     for length in [*range(60), *range(60, len(content), 7), len(content) - 1]:
         saved.write_bytes(content[:length])
-        with pytest.raises(UnreadableRelease, match=r"damaged|not a compact dptally release"):
+        with pytest.raises(UnreadableRelease, match=r"damaged|not a readable Parquet file"):
             load(saved, UNIVERSE)
 
 
-def test_every_changed_byte_is_refused(saved: Path) -> None:
-    """One bit anywhere is found."""
+def test_every_changed_byte_is_refused(release: CompactRelease, saved: Path) -> None:
+    """One bit anywhere in what answers questions is found; in version 1, anywhere."""
     content = saved.read_bytes()
+    old = content.startswith(b"DPTALLYC")
     for place in range(0, len(content), 5):
         saved.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        with pytest.raises(UnreadableRelease, match=r"damaged|not a compact|format version"):
-            load(saved, UNIVERSE)
+        try:
+            found = load(saved, UNIVERSE)
+        except (UnreadableRelease, InvalidParameter) as refusal:
+            assert str(refusal).count("\n") == 0
+            continue
+        assert not old and found.coefficients == release.coefficients
 
 
-def rewrite(path: Path, *, version: int = FORMAT_VERSION, **changes: Any) -> None:
-    """Change facts in the header, with a checksum that matches."""
-    content = path.read_bytes()
-    magic, _, length = struct.unpack_from("<8sII", content)
-    facts = json.loads(content[16 : 16 + length])
+def rewrite(release: CompactRelease, path: Path, *, version: int | None = None, **changes: Any) -> None:
+    """Change facts in the metadata, with a checksum that matches where there is one."""
+    old = path.read_bytes().startswith(b"DPTALLYC")
+    table = None if old else pq.read_table(path)
+    facts = metadata_1(release) if table is None else json.loads(table.schema.metadata[b"dptally"])
     for name, value in changes.items():
         place = facts
         *parts, last = name.split("__")
         for part in parts:
             place = place[part]
         place[last] = value
-    header = json.dumps(facts).encode()
-    changed = struct.pack("<8sII", magic, version, len(header)) + header + content[16 + length : -32]
-    path.write_bytes(changed + hashlib.sha256(changed).digest())
+    if table is None:
+        save_1(release, path, facts, version=version or 1)
+        return
+    facts["format_version"] = version or 2
+    pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts).encode()}), path)
 
 
 @pytest.mark.parametrize(
@@ -298,26 +312,28 @@ def rewrite(path: Path, *, version: int = FORMAT_VERSION, **changes: Any) -> Non
     ],
     ids=str,
 )
-def test_facts_that_cannot_be_are_refused(saved: Path, change: dict[str, Any]) -> None:
+def test_facts_that_cannot_be_are_refused(release: CompactRelease, saved: Path, change: dict[str, Any]) -> None:
     """A well-formed file with impossible facts is not read."""
-    rewrite(saved, **change)
+    rewrite(release, saved, **change)
     with pytest.raises(UnreadableRelease, match="damaged"):
         load(saved, UNIVERSE)
 
 
-def test_a_number_outside_the_field_is_refused(saved: Path) -> None:
-    """Coefficients are below the field's size."""
-    content = saved.read_bytes()
-    changed = content[: -32 - 12] + b"\xff" * 12
-    saved.write_bytes(changed + hashlib.sha256(changed).digest())
-    with pytest.raises(UnreadableRelease, match="a number is not in its field"):
-        load(saved, UNIVERSE)
+def test_a_number_outside_the_field_is_refused(release: CompactRelease, tmp_path: Path) -> None:
+    """Coefficients are below the field's size, also where the checksum fits."""
+    wrong = release.stating(release.guarantee)
+    vars(wrong)["_coefficients"] = (*release.coefficients[:-1], (1 << 96) - 1)
+    wrong.save(tmp_path / "2")
+    save_1(wrong, tmp_path / "1")
+    for version in "12":
+        with pytest.raises(UnreadableRelease, match="a number is not in its field"):
+            load(tmp_path / version, UNIVERSE)
 
 
-def test_a_newer_version_is_refused(saved: Path) -> None:
+def test_a_newer_version_is_refused(release: CompactRelease, saved: Path) -> None:
     """The sentence says which versions are which."""
-    rewrite(saved, version=FORMAT_VERSION + 1)
-    with pytest.raises(UnreadableRelease, match=f"version {FORMAT_VERSION + 1}, and this dptally reads version"):
+    rewrite(release, saved, version=3)
+    with pytest.raises(UnreadableRelease, match="version 3, and this dptally reads versions 1 and 2"):
         load(saved, UNIVERSE)
 
 
@@ -328,13 +344,13 @@ def test_what_is_no_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableRelease, match="is not a file"):
         load(tmp_path, UNIVERSE)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(UnreadableRelease, match="is not a compact dptally release"):
+    with pytest.raises(UnreadableRelease, match="is not a readable Parquet file"):
         load(tmp_path / "text", UNIVERSE)
 
 
-def test_a_smaller_epsilon_than_was_kept_is_found(saved: Path) -> None:
+def test_a_smaller_epsilon_than_was_kept_is_found(release: CompactRelease, saved: Path) -> None:
     """A file that promises more than its law keeps is read, and `verify` refuses it."""
-    rewrite(saved, guarantee__epsilon="1/2")
+    rewrite(release, saved, guarantee__epsilon="1/2")
     found = load(saved, UNIVERSE)
     assert found.guarantee.epsilon == Fraction(1, 2)
     with pytest.raises(PrivacyViolation, match="the table exceeds its epsilon"):

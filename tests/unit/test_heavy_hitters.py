@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dptally
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.laws.prefix_plans import TriePlan, plan_trie
@@ -23,7 +24,6 @@ from dptally.laws.prefix_rounds import Round, TrieRounds, answer
 from dptally.mechanisms import prefixes
 from dptally.randomness import SeededBits
 from dptally.releases.prefix_tree import PrefixTree
-from dptally.releases.prefix_tree_file import load_tree
 from dptally.universes.prefixes import Domain
 
 WORDS = {"tomorrow": 5000, "to": 900, "today": 4000, "once": 1, "äther": 700, "": 800, "supercalifragilistic": 600}
@@ -323,7 +323,7 @@ def test_file_round_trip(tmp_path: Path, single_round: bool) -> None:
     tree = words_tree(single_round=single_round, domain="utf8")
     place = tmp_path / "tree.parquet"
     tree.save(place)
-    back = load_tree(place)
+    back = dptally.load(place, PrefixTree)
     assert back.table().equals(tree.table()) and back.guarantee == tree.guarantee
     assert back.verify() == tree.certificate
     assert pl.read_parquet(place).height == len(tree)
@@ -335,16 +335,16 @@ def test_damaged_files(tmp_path: Path) -> None:
     """Files that are not there, not of a tree, of another version or damaged are refused in one sentence."""
     place = tmp_path / "tree.parquet"
     with pytest.raises(UnreadableRelease, match="is not a file"):
-        load_tree(place)
+        dptally.load(place, PrefixTree)
     place.write_text("no")
     with pytest.raises(UnreadableRelease, match="not a readable Parquet"):
-        load_tree(place)
+        dptally.load(place, PrefixTree)
     pl.DataFrame({"a": [1]}).write_parquet(place)
-    with pytest.raises(UnreadableRelease, match="not a prefix tree"):
-        load_tree(place)
+    with pytest.raises(UnreadableRelease, match="not a dptally release"):
+        dptally.load(place, PrefixTree)
     words_tree().save(place, overwrite=True)
     table = pq.read_table(place)
-    facts = json.loads(table.schema.metadata[b"dptally_tree"])
+    facts = json.loads(table.schema.metadata[b"dptally"])
     for change, message in (
         ({"format_version": 9}, "format version 9"),
         ({"plan": {}}, "damaged"),
@@ -352,12 +352,12 @@ def test_damaged_files(tmp_path: Path) -> None:
         ({"plan": {**facts["plan"], "rate": "1e-999999999"}}, "damaged"),
     ):
         packed = json.dumps({**facts, **change}).encode()
-        pq.write_table(table.replace_schema_metadata({b"dptally_tree": packed}), place)
+        pq.write_table(table.replace_schema_metadata({b"dptally": packed}), place)
         with pytest.raises(UnreadableRelease, match=message):
-            load_tree(place)
+            dptally.load(place, PrefixTree)
     pq.write_table(table.slice(2), place)  # children without parents
     with pytest.raises(UnreadableRelease, match="damaged"):
-        load_tree(place)
+        dptally.load(place, PrefixTree)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.ledger import Ledger
 from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
-from dptally.releases.release import Release
+from dptally.releases.table_release import TableRelease
 
 APPROXIMATE: dict[str, dict[str, Any]] = {
     "weighted_sample": {"mechanism": "weighted_sample"},
@@ -72,12 +72,12 @@ def test_every_mechanism(options: dict[str, Any], seed: int | None, tmp_path: Pa
     found = dptally.load(tmp_path / "release.parquet")
     assert found.guarantee == release.guarantee
     if "delta" in options:
-        assert isinstance(found, Release) and len(found) == 0 and found.key == ("k",)
+        assert isinstance(found, TableRelease) and len(found) == 0 and found.key == ("k",)
         assert found.table().columns[0] == "k" and found.table().height == 0
     elif options["mechanism"] == "dense":
-        assert isinstance(found, Release) and len(found) == 2
+        assert isinstance(found, TableRelease) and len(found) == 2
     else:
-        assert isinstance(found, Release | CompactRelease)
+        assert isinstance(found, TableRelease | CompactRelease)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "only nulls", "list", "frame"])
@@ -86,7 +86,7 @@ def test_every_source(form: str, name: str, tmp_path: Path) -> None:
     """Files, tables and lists without rows are read as such, whichever way rows are counted or sampled."""
     source, how = nothing(form, tmp_path)
     release = dptally.publish(source, **how, epsilon=1, **OPTIONS[name])
-    assert isinstance(release, Release) and release.guarantee.private
+    assert isinstance(release, TableRelease) and release.guarantee.private
     assert name == "sparse" or len(release) == 0
 
 
@@ -96,20 +96,20 @@ def test_units_counts_and_nulls(form: str, how: dict[str, Any], tmp_path: Path) 
     """So it is with units, with counts, and where null is a key."""
     source, key = nothing(form, tmp_path)
     release = dptally.publish(source, **key, **how, epsilon=1, delta="1e-6")
-    assert isinstance(release, Release) and len(release) == 0 and release.guarantee.unit == how.get("unit")
+    assert isinstance(release, TableRelease) and len(release) == 0 and release.guarantee.unit == how.get("unit")
 
 
 def test_several_key_columns(tmp_path: Path) -> None:
     """A release of nothing has all its key columns."""
     source, _ = nothing("parquet", tmp_path)
     release = dptally.publish(source, key=["k", "n"], epsilon=1, delta="1e-6")
-    assert isinstance(release, Release) and release.key == ("k", "n") and len(release) == 0
+    assert isinstance(release, TableRelease) and release.key == ("k", "n") and len(release) == 0
 
 
 def test_a_mapping_of_nothing() -> None:
     """An empty mapping is data without keys."""
     release = dptally.publish({}, epsilon=1, delta="1e-6")
-    assert isinstance(release, Release) and len(release) == 0
+    assert isinstance(release, TableRelease) and len(release) == 0
 
 
 def test_a_sample_of_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -98,6 +99,6 @@ def test_a_sketch_has_no_null_key(unit: str | None) -> None:
 def test_gaussian_noise_for_fewer_keys_than_promised_does_not_verify() -> None:
     """The judge's number of keys must be that of the promise."""
     release = dptally.publish(ROWS, key="word", unit="user", epsilon=1, delta="1e-6", mechanism="gaussian")
-    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), "max_keys_per_unit": 2})
+    release = release.stating(replace(release.guarantee, max_keys_per_unit=2))
     with pytest.raises(PrivacyViolation, match="states more than the law gives"):
         release.verify()

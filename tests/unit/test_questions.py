@@ -222,7 +222,7 @@ def release_of(law: WeightedSample, values: dict[str, int]) -> dptally.Release:
     some = dptally.publish({"a": 1}, epsilon=1, delta="0.01", randomness=SeededBits(1))
     keys = sorted(values)
     columns = [pa.array(keys, pa.string()), pa.array([values[key] for key in keys], pa.int64())]
-    return dptally.Release(pa.table(columns, names=["key", "value"]), some.guarantee, some.certificate, law)
+    return dptally.TableRelease(pa.table(columns, names=["key", "value"]), some.guarantee, some.certificate, law)
 
 
 VALUES = {"ant": 90, "bee": 300, "cat": 45, "dog": 300, "eel": 3}

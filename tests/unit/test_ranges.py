@@ -115,24 +115,24 @@ def test_damaged_files_are_refused(release: RangeRelease, tmp_path: Path) -> Non
     with pytest.raises(UnreadableRelease, match="not a readable Parquet file"):
         dptally.load_ranges(place)
     pl.DataFrame({"a": [1]}).write_parquet(place)
-    with pytest.raises(UnreadableRelease, match="not a dptally release of ranges"):
+    with pytest.raises(UnreadableRelease, match="not a dptally release"):
         dptally.load_ranges(place)
     release.save(place, overwrite=True)
     table = pq.read_table(place)
-    facts = json.loads(table.schema.metadata[b"dptally.ranges"])
+    facts = json.loads(table.schema.metadata[b"dptally"])
     for change, message in (
         ({"format_version": 9}, "has format version 9"),
-        ({"grid": {}}, "damaged metadata or nodes"),
-        ({"law": {"name": "Stability", "epsilon": "1", "delta": "1/9", "values": True}}, "damaged metadata or nodes"),
-        ({"guarantee": {**facts["guarantee"], "private": "yes"}}, "damaged metadata or nodes"),
+        ({"grid": {}}, "damaged metadata or rows"),
+        ({"law": {"name": "Stability", "epsilon": "1", "delta": "1/9", "values": True}}, "damaged metadata or rows"),
+        ({"guarantee": {**facts["guarantee"], "private": "yes"}}, "damaged metadata or rows"),
     ):
         packed = json.dumps({**facts, **change}).encode()
-        pq.write_table(table.replace_schema_metadata({b"dptally.ranges": packed}), place)
+        pq.write_table(table.replace_schema_metadata({b"dptally": packed}), place)
         with pytest.raises(UnreadableRelease, match=message):
             dptally.load_ranges(place)
     twice = table.take([0, *range(table.num_rows)])
     pq.write_table(twice, place)
-    with pytest.raises(UnreadableRelease, match="damaged metadata or nodes"):
+    with pytest.raises(UnreadableRelease, match="damaged metadata or rows"):
         dptally.load_ranges(place)
 
 
@@ -141,9 +141,9 @@ def test_a_promise_that_the_law_does_not_keep_is_found(release: RangeRelease, tm
     place = tmp_path / "ranges.parquet"
     release.save(place)
     table = pq.read_table(place)
-    facts = json.loads(table.schema.metadata[b"dptally.ranges"])
+    facts = json.loads(table.schema.metadata[b"dptally"])
     facts["guarantee"]["epsilon"] = "1"
-    pq.write_table(table.replace_schema_metadata({b"dptally.ranges": json.dumps(facts).encode()}), place)
+    pq.write_table(table.replace_schema_metadata({b"dptally": json.dumps(facts).encode()}), place)
     with pytest.raises(PrivacyViolation):
         dptally.load_ranges(place).verify()
 

@@ -293,7 +293,7 @@ def rewrite(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f.update(format_version=2), "has format version 2, and this dptally reads version 1"),
+        (lambda f: f.update(format_version=3), "has format version 3, and this dptally reads versions 1 and 2"),
         (lambda f: f.pop("format_version"), "damaged metadata"),
         (lambda f: f.pop("guarantee"), "damaged metadata"),
         (lambda f: f["law"].update(epsilon="-1"), "damaged metadata"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -11,18 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dptally
 from dptally.errors import InvalidParameter, UnreadableRelease
 from dptally.privacy.guarantee import Guarantee, Record
-from dptally.releases.release_metadata import (
-    check_version,
-    facts_of,
-    intact,
-    read_certificate,
-    read_fraction,
-    read_guarantee,
-    read_table,
-    write_table,
-)
+from dptally.privacy.stored_facts import facts_of, read_certificate, read_fraction, read_guarantee
+from dptally.releases.release_file import KINDS, intact, read_release
 from dptally.verifiers.tables import Certificate
 
 GUARANTEE = Guarantee(
@@ -63,7 +57,7 @@ def as_json(facts: Any) -> Any:
 def test_every_field_comes_back() -> None:
     """Each field, whatever its type, is the same after writing and reading."""
     assert read_guarantee(as_json(facts_of(GUARANTEE))) == GUARANTEE
-    assert read_certificate(as_json(facts_of(CERTIFICATE))) == CERTIFICATE
+    assert read_certificate(as_json(facts_of(CERTIFICATE)), Certificate) == CERTIFICATE
 
 
 def test_fields_of_later_versions_may_be_missing() -> None:
@@ -107,31 +101,41 @@ def test_fractions_have_no_exponent() -> None:
             read_fraction(text)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, True, 1.5])
+@pytest.mark.parametrize("version", [0, 3, "2", None, True, 1.5])
 def test_other_versions_are_refused(version: object, tmp_path: Path) -> None:
-    """Only the version that is known is read."""
+    """Only versions that are known are read."""
+    packed = json.dumps({"format_version": version, "kind": "table"}).encode()
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"dptally": packed}), tmp_path / "r.parquet")
     with pytest.raises(UnreadableRelease, match="a newer dptally may read it"):
-        check_version(tmp_path, version, 1)
-    check_version(tmp_path, 1, 1)
+        read_release(tmp_path / "r.parquet")
 
 
-def test_tables_come_back_with_their_metadata(tmp_path: Path) -> None:
-    """Rows and metadata are the same; existing files stay; other files are refused, each with its sentence."""
-    place, rows = tmp_path / "r.parquet", pa.table({"a": [1, 2]})
-    facts = {"format_version": 1, "x": "y"}
-    write_table(rows, facts, place, name="kind", overwrite=False)
-    table, found = read_table(place, name="kind", what="of this kind", version=1)
-    assert table.column("a").to_pylist() == [1, 2] and found == facts
-    with pytest.raises(InvalidParameter, match="exists; use overwrite"):
-        write_table(rows, facts, place, name="kind", overwrite=False)
-    with pytest.raises(UnreadableRelease, match="is a Parquet file but not of that kind"):
-        read_table(place, name="other", what="of that kind", version=1)
+def test_files_are_complete_or_refused(tmp_path: Path) -> None:
+    """Rows and metadata come back; existing files stay; other files are refused, each with its sentence."""
+    place = tmp_path / "r.parquet"
+    release = dptally.publish({"a": 500, "b": 400}, epsilon=1, delta="1e-6")
+    release.save(place)
+    table, found = read_release(place)
+    assert table.column("key").to_pylist() == ["a", "b"] and (found["format_version"], found["kind"]) == (2, "table")
+    with pytest.raises(InvalidParameter, match="exists"):
+        release.save(place)
     with pytest.raises(UnreadableRelease, match="is not a file"):
-        read_table(tmp_path / "none", name="kind", what="of this kind", version=1)
+        read_release(tmp_path / "none")
     (tmp_path / "text").write_text("text")
     with pytest.raises(UnreadableRelease, match="is not a readable Parquet file"):
-        read_table(tmp_path / "text", name="kind", what="of this kind", version=1)
-    for packed in (b"{", b"[1]", b"{}", b"[" * 100_000):
-        pq.write_table(rows.replace_schema_metadata({b"kind": packed}), place)
+        read_release(tmp_path / "text")
+    pq.write_table(table.replace_schema_metadata({b"other": b"{}"}), place)
+    with pytest.raises(UnreadableRelease, match="is a Parquet file but not a dptally release"):
+        read_release(place)
+    known = b'{"format_version": 2}', b'{"format_version": 2, "kind": "x"}'
+    for packed in (b"{", b"[1]", b"{}", b"[" * 100_000, *known):
+        pq.write_table(table.replace_schema_metadata({b"dptally": packed}), place)
         with pytest.raises(UnreadableRelease, match="has damaged metadata"):
-            read_table(place, name="kind", what="of this kind", version=1)
+            dptally.load(place)
+
+
+def test_every_kind_is_known() -> None:
+    """The table of kinds names classes that say the same of themselves."""
+    for kind, home in KINDS.items():
+        module, name = home.split(":")
+        assert getattr(importlib.import_module(module), name).kind == kind

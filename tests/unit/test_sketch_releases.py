@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def test_bounds_of_sums_reckon_with_the_shortfall(form: str, where: str | None) 
 
 def replace_shortfall(release: dptally.Release) -> dptally.Release:
     """The same with counters that are taken for frequencies."""
-    return dptally.Release(release._rows, release.guarantee, release.certificate, release.law)
+    return dptally.TableRelease(release._rows, release.guarantee, release.certificate, release.law)
 
 
 def test_stated_and_unknown_shortfall_cost_nothing() -> None:
@@ -221,7 +222,7 @@ def test_keys_keep_their_type(kind: Any, keys: list[object]) -> None:
 def test_a_tampered_promise_is_found(tmp_path: Path) -> None:
     """A release that promises more than its law keeps does not verify."""
     release = single().publish(1, "1e-6", randomness=SeededBits(1))
-    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), "epsilon": Fraction(1, 2)})
+    release = release.stating(replace(release.guarantee, epsilon=Fraction(1, 2)))
     with pytest.raises(PrivacyViolation, match="verification failed"):
         release.verify()
 
@@ -421,6 +422,6 @@ def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, 
     """A release that claims more counters, keys or elements per unit than its law was verified for does not verify."""
     release = FORMS[form][0]().publish(1, "1e-6", randomness=SeededBits(1))
     release.verify()
-    release.guarantee = type(release.guarantee)(**{**vars(release.guarantee), **change})
+    release = release.stating(replace(release.guarantee, **change))
     with pytest.raises(PrivacyViolation, match="verification failed"):
         release.verify()

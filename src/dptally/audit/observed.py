@@ -139,8 +139,8 @@ def observe_compact(
         )
 
     def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        found = dptally.load(saved)
-        return np.arange(keys), np.array(found.values(range(keys)))  # type: ignore[union-attr]
+        found = dptally.load(saved, dptally.CompactRelease)
+        return np.arange(keys), np.array(found.values(range(keys)))
 
     return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values)
 
@@ -186,7 +186,8 @@ def observe_tree(
     """Heavy hitters: many values, found round by round."""
     from dptally.heavy_hitters import publish_heavy_hitters
     from dptally.laws.round_parameters import choose_round_law
-    from dptally.releases.prefix_tree_file import load_tree
+    from dptally.releases.prefix_tree import PrefixTree
+    from dptally.releases.release_file import load_release
 
     law = choose_round_law(epsilon, delta, 2, "exact")
     frequencies = (law.threshold, law.threshold + 1, round(law.threshold / law.rate))
@@ -206,7 +207,7 @@ def observe_tree(
         )
 
     def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        found = load_tree(saved).frequencies()
+        found = load_release(saved, PrefixTree).frequencies()
         numbers = np.array([int(key) >> 32 for key in found], dtype=np.int64)
         return numbers, np.array(list(found.values()), dtype=np.int64)
 

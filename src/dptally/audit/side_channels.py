@@ -102,7 +102,7 @@ def _order(place: Path, seed: int) -> SideChannel:
 
 def _files(place: Path) -> SideChannel:
     """Neighbouring data sets whose released rows are the same: the files must be the same, byte for byte."""
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
     keys = ["pear"] * 300 + ["apple"] * 200 + [f"rare {number}" for number in range(50)]
     different = []
@@ -113,7 +113,7 @@ def _files(place: Path) -> SideChannel:
             drawn = _publish(_write(place / f"{name}.parquet", rows), mechanism, SystemBits())
             # The rows are what chance made of them: with those of the first in both, all that differs is the rest.
             table = drawn.to_arrow().select(["key", "value"]) if table is None else table
-            same = Release(table, drawn.guarantee, drawn.certificate, drawn.law)
+            same = TableRelease(table, drawn.guarantee, drawn.certificate, drawn.law)
             same.save(place / f"{name}.release", overwrite=True)
             contents.append((place / f"{name}.release").read_bytes())
         if contents[0] != contents[1]:

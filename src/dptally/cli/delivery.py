@@ -15,7 +15,7 @@ from dptally.errors import InvalidParameter
 if TYPE_CHECKING:
     import argparse
 
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["Request", "deliver", "prepare", "summarize"]
 
@@ -74,7 +74,7 @@ def _checked_output(arguments: argparse.Namespace, *, also_printed: bool) -> Pat
     return output
 
 
-def deliver(arguments: argparse.Namespace, request: Request, release: Release) -> None:
+def deliver(arguments: argparse.Namespace, request: Request, release: TableRelease) -> None:
     """Write or print a table of keys, and say what it is."""
     from dptally.cli.printing import describe, json_rows, print_json, print_rows
 
@@ -94,7 +94,7 @@ def deliver(arguments: argparse.Namespace, request: Request, release: Release) -
         summarize(release, output, remark=output is None)
 
 
-def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
+def summarize(release: TableRelease, output: Path | None, *, remark: bool) -> None:
     """Say what was released, what is guaranteed, and what to do next."""
     from dptally.cli.printing import say, say_guarantee
 
@@ -110,7 +110,7 @@ def summarize(release: Release, output: Path | None, *, remark: bool) -> None:
         say(f"Next: `dptally top {file}`, `dptally show {file}`, `dptally plot {file} -o picture.png`.", remark=remark)
 
 
-def _why_empty(release: Release) -> str:
+def _why_empty(release: TableRelease) -> str:
     if release.law.keep is not None:
         return (
             f"No key stood out: more than {release.law.keep:,} keys, or none, had the largest noisy counts. "
@@ -130,7 +130,7 @@ def _why_empty(release: Release) -> str:
     )
 
 
-def _beyond_shortfall(release: Release) -> str:
+def _beyond_shortfall(release: TableRelease) -> str:
     """What a sketch takes from counts before noise and threshold, in words."""
     shortfall = release.sketch_error().sketch
     if shortfall is None:

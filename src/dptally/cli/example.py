@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
     from dptally.cli.parser import Commands
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["add_commands"]
 
@@ -79,7 +79,7 @@ def _example(arguments: argparse.Namespace) -> None:
         say(missing)
 
 
-def _draw(release: Release, pictures: list[Path]) -> tuple[list[Path], str | None]:
+def _draw(release: TableRelease, pictures: list[Path]) -> tuple[list[Path], str | None]:
     """The pictures that were drawn, and what is missing for the others."""
     drawn: list[Path] = []
     try:

@@ -308,9 +308,10 @@ def _deliver(arguments: argparse.Namespace) -> None:
         elif not arguments.quiet:
             say(f"The result is in {output}.", style="bold")
         return
-    from dptally.releases.release_file import load_release
+    from dptally.loading import load
+    from dptally.releases.table_release import TableRelease
 
-    release = load_release(output)
+    release = load(output, TableRelease)
     if arguments.json:
         print_json({**describe(release), "output": str(output)})
     elif not arguments.quiet:

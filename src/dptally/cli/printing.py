@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dptally.labels import key_label, printable
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-    from dptally.releases.any_release import AnyRelease
-    from dptally.releases.compact_release import CompactRelease
-    from dptally.releases.release import Release
+    from dptally.releases.base import Release
 
 __all__ = [
     "bytes_in_hexadecimal",
     "describe",
+    "json_answers",
     "json_rows",
     "print_bars",
     "print_frame",
@@ -60,7 +60,12 @@ def _json_value(part: object) -> object:
     return isoformat() if callable(isoformat) else str(part)
 
 
-def describe(release: Release | CompactRelease) -> dict[str, Any]:
+def json_answers(answers: dict[str, Any]) -> dict[str, Any]:
+    """Answers of a release by name: tables as rows, plain data as it is."""
+    return {name: found if isinstance(found, list) else json_rows(found) for name, found in answers.items()}
+
+
+def describe(release: Release) -> dict[str, Any]:
     """What a release says about itself, for JSON."""
     facts = release.describe()
     guarantee = release.guarantee
@@ -81,7 +86,7 @@ def say(text: str = "", *, style: str = "", remark: bool = False) -> None:
     console.print(Text(safe, style=style), soft_wrap=not console.is_terminal)
 
 
-def say_guarantee(release: AnyRelease, *, remark: bool = False, label: str = "Certificate") -> None:
+def say_guarantee(release: Release, *, remark: bool = False, label: str = "Certificate") -> None:
     """Say what a release guarantees and what was verified."""
     say(str(release.guarantee), style="" if release.guarantee.private else "bold red", remark=remark)
     say(f"{label}: {release.certificate}", remark=remark)
@@ -108,7 +113,7 @@ def bytes_in_hexadecimal(frame: pl.DataFrame) -> pl.DataFrame:
 
 def print_frame(release: Release, frame: pl.DataFrame) -> None:
     """Print rows of a release as a table for people."""
-    print_table(frame if release.law.values else frame.select(release.key), keys=len(release.key))
+    print_table(release.for_people(frame), keys=len(release.key))
 
 
 def print_table(shown: pl.DataFrame, *, keys: int) -> None:
@@ -143,7 +148,7 @@ def print_numbers(
     _console().print(table)
 
 
-def print_bars(title: str, bars: list[tuple[str, int]]) -> None:
+def print_bars(title: str, bars: Sequence[tuple[str, int]]) -> None:
     """Print a bar for each label and number."""
     say(title, style="bold")
     label_width = max((len(label) for label, _ in bars), default=0)

@@ -85,7 +85,7 @@ def _publish(arguments: argparse.Namespace) -> None:
     dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet
     """
     from dptally.publishing import publish
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
     request = prepare(arguments)
     if arguments.mechanism == "compact" and request.output is None:
@@ -99,7 +99,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         types=options.types_of(arguments),
         **request.common,
     )
-    if isinstance(release, Release):
+    if isinstance(release, TableRelease):
         deliver(arguments, request, release)
     else:
         _deliver_compact(arguments, request, cast("CompactRelease", release))

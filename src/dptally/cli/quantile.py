@@ -21,12 +21,11 @@ from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
     from dptally.cli.parser import Commands
     from dptally.releases.range_release import RangeRelease
 
-__all__ = ["QUARTILES", "add_commands", "print_quantiles", "quantile_rows", "read_value"]
+__all__ = ["QUARTILES", "add_commands", "print_quantiles", "read_value"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
 _MECHANISMS = ("sample_and_threshold", "weighted_sample", "dense")
@@ -76,12 +75,12 @@ def _quantile(arguments: argparse.Namespace) -> None:
     dptally quantile visits.csv --value day --low 2024-01-01 --high 2024-12-31 --epsilon 1 --mechanism dense
     """
     from dptally.cli.printing import print_json, say, say_guarantee
-    from dptally.releases.range_release import as_share
+    from dptally.exact.parameters import as_share
 
     confidence = options.confidence_of(arguments)
     shares = [as_share(q) for q in arguments.quantile or QUARTILES]
     release = _publish(arguments) if arguments.saved is None else _load(arguments)
-    rows = quantile_rows(release, shares, confidence)
+    rows = release.quantile_rows(shares, confidence=confidence)
     output = arguments.output
     if arguments.json:
         answers = [{**row, "confidence": float(confidence)} for row in rows]
@@ -122,7 +121,7 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
 
 def _load(arguments: argparse.Namespace) -> RangeRelease:
     """Read a saved tree; what is for data is refused."""
-    from dptally.releases.range_release_file import load_ranges
+    from dptally.loading import load_ranges
 
     told = [name for name in _OF_DATA if getattr(arguments, name) not in (None, [])]
     if told:
@@ -134,20 +133,6 @@ def _written(names: list[str]) -> str:
     """Arguments as they are written at the shell."""
     special = {"input": "INPUT", "types": "--type"}
     return ", ".join(special.get(name, f"--{name.replace('_', '-')}") for name in names)
-
-
-def quantile_rows(release: RangeRelease, shares: Iterable[object], confidence: object) -> list[dict[str, Any]]:
-    """Quantiles as rows of plain values: `q`, `estimate`, `lower`, `upper`."""
-    found = [release.quantile(share, confidence=confidence) for share in shares]
-    return [
-        {
-            "q": float(quantile.q),
-            "estimate": _plain(quantile.estimate),
-            "lower": _plain(quantile.lower),
-            "upper": _plain(quantile.upper),
-        }
-        for quantile in found
-    ]
 
 
 def print_quantiles(rows: list[dict[str, Any]]) -> None:
@@ -171,11 +156,6 @@ def read_value(name: str, text: str) -> int | float | datetime.date | datetime.d
         except ValueError:
             continue
     raise InvalidParameter(f"{name} must be a number, a date or a time such as 2013-01-31T12:00, got {text[:40]!r}.")
-
-
-def _plain(value: object) -> object:
-    """A value for JSON and tables."""
-    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:

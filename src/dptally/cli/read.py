@@ -31,14 +31,9 @@ from dptally.cli.parser import add_command, add_number, add_value
 if TYPE_CHECKING:
     import argparse
 
-    import polars as pl
-
     from dptally.cli.parser import Commands
-    from dptally.releases.any_release import AnyRelease
-    from dptally.releases.compact_release import CompactRelease
-    from dptally.releases.prefix_tree import PrefixTree
-    from dptally.releases.range_release import RangeRelease
-    from dptally.releases.release import Release
+    from dptally.releases.base import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["add_commands", "load_table"]
 
@@ -80,34 +75,23 @@ def add_commands(commands: Commands) -> None:
     add_value(verify, "--ledger", "FILE", "check also that this ledger has what the release spent")
 
 
-def load_table(path: str) -> Release:
-    """Read a release that has a table."""
+def load_table(path: str) -> TableRelease:
+    """Read a release that has a table of keys; of another one, say what it is and what it answers."""
     from dptally.errors import InvalidParameter
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
-    found = _load_keys(path)
-    if not isinstance(found, Release):
-        raise InvalidParameter(f"{path} is a compact release, which lists no keys; ask for some with dptally count.")
+    found = _load(path)
+    if not isinstance(found, TableRelease):
+        raise InvalidParameter(f"{path} is {found.noun.rstrip(',')}, and no table of keys; {found.answers}.")
     return found
 
 
-def _load_keys(path: str) -> Release | CompactRelease:
-    """Read a release that has values of keys; of another one, say what it is and what reads it."""
-    import shlex
+def _load(path: str) -> Release:
+    """Read a release of any kind; a sketch is none, and is not shown."""
+    from dptally.loading import load
+    from dptally.releases.base import Release
 
-    from dptally.errors import InvalidParameter
-    from dptally.releases.any_release import load
-    from dptally.releases.prefix_tree import PrefixTree
-    from dptally.releases.range_release import RangeRelease
-
-    found, file = load(path), shlex.quote(path)
-    if isinstance(found, RangeRelease):
-        raise InvalidParameter(
-            f"{path} is a tree of counts, which has no keys; ask for quantiles with dptally quantile --from {file}."
-        )
-    if isinstance(found, PrefixTree):
-        raise InvalidParameter(f"{path} is a tree of prefixes; see its most frequent ones with dptally show {file}.")
-    return found
+    return load(path, Release)
 
 
 def _confidence(arguments: argparse.Namespace) -> str:
@@ -123,116 +107,26 @@ def _show(arguments: argparse.Namespace) -> None:
     dptally show release.parquet
     dptally show release.parquet --json
     """
+    from dptally.cli.printing import describe, json_answers, print_bars, print_json, print_table, say, say_guarantee
     from dptally.errors import InvalidParameter
-    from dptally.releases.any_release import load
-    from dptally.releases.prefix_tree import PrefixTree
-    from dptally.releases.range_release import RangeRelease
-    from dptally.releases.release import Release
 
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
-    release = load(arguments.release)
-    if isinstance(release, Release):
-        _show_table(arguments, release)
-    elif isinstance(release, RangeRelease):
-        _show_ranges(arguments, release)
-    elif isinstance(release, PrefixTree):
-        _show_prefixes(arguments, release)
-    else:
-        _show_compact(arguments, release)
-
-
-def _show_promise(title: str, release: AnyRelease) -> None:
-    """Say what a release is, what it promises and what was checked."""
-    from dptally.cli.printing import say
-
-    say(title, style="bold")
-    say(str(release.guarantee), style="" if release.guarantee.private else "bold red")
-    say(f"Certificate: {release.certificate}")
-
-
-def _show_table(arguments: argparse.Namespace, release: Release) -> None:
-    from dptally.cli.printing import describe, json_rows, print_bars, print_frame, print_json, say
-
-    first = release.table(confidence=_confidence(arguments)).head(arguments.n)
-    spread = _distribution(release)
+    release = _load(arguments.release)
+    shown = release.summary(arguments.n, confidence=_confidence(arguments))
     if arguments.json:
-        distribution = [{"from": low, "to": high, "keys": keys} for low, high, keys in spread]
-        print_json({**describe(release), "rows": json_rows(first), "distribution": distribution})
+        print_json({**describe(release), **json_answers(shown.answers)})
         return
-    _show_promise(f"{arguments.release}: {len(release):,} released keys by {', '.join(release.key)}", release)
-    if len(first):
+    say(f"{arguments.release}: {shown.title}", style="bold")
+    say_guarantee(release)
+    if shown.rows is not None and len(shown.rows):
         say()
-        print_frame(release, first)
-        if len(release) > len(first):
-            say(f"... and {len(release) - len(first):,} more, by key.")
-    if spread:
+        print_table(shown.rows, keys=shown.words)
+    for note in shown.notes:
+        say(note)
+    if shown.bars:
         say()
-        bars = [(f"{low:,} - {high:,}" if high else "0", keys) for low, high, keys in spread]
-        print_bars("Released keys by estimated frequency", bars)
-
-
-def _show_compact(arguments: argparse.Namespace, release: CompactRelease) -> None:
-    from dptally.cli.printing import describe, print_json
-
-    if arguments.json:
-        print_json(describe(release))
-        return
-    keys = f"all {release.universe.size:,} keys of {release.universe.name}"
-    title = f"{arguments.release}: counts of {keys}, each within {release.error('0.05'):,} (95 % sure)"
-    _show_promise(title, release)
-
-
-def _show_ranges(arguments: argparse.Namespace, release: RangeRelease) -> None:
-    from dptally.cli.printing import print_json, say
-    from dptally.cli.quantile import QUARTILES, print_quantiles, quantile_rows
-    from dptally.estimates.frequencies import as_confidence
-
-    confidence = as_confidence(_confidence(arguments))
-    quartiles = quantile_rows(release, QUARTILES, confidence)
-    if arguments.json:
-        answers = [{**row, "confidence": float(confidence)} for row in quartiles]
-        print_json({**release.describe(), "quantiles": answers})
-        return
-    levels = f"{release.grid.bins:,} bins in {release.grid.levels} levels"
-    _show_promise(f"{arguments.release}: a tree of counts of {release.name!r}, {levels}", release)
-    say()
-    print_quantiles(quartiles)
-
-
-def _show_prefixes(arguments: argparse.Namespace, tree: PrefixTree) -> None:
-    import polars as pl
-
-    from dptally.cli.printing import json_rows, print_json, print_table, say
-    from dptally.estimates.frequencies import as_confidence, together_in_words
-
-    confidence = as_confidence(_confidence(arguments))
-    ends = tree.leaves(confidence=confidence, together=True).sort("value", descending=True, maintain_order=True)
-    heaviest = ends.head(arguments.n)
-    if arguments.json:
-        print_json({**tree.describe(), "rows": json_rows(heaviest)})
-        return
-    size = f"{len(tree):,} {'prefix' if len(tree) == 1 else 'prefixes'} in {len(tree.plan.lengths)} levels"
-    _show_promise(f"{arguments.release}: a tree of {size}", tree)
-    if len(heaviest):
-        say()
-        label = pl.when("whole").then("prefix").otherwise(pl.col("prefix") + "…").alias("prefix")
-        print_table(heaviest.select(label, "value", "estimate", "lower", "upper"), keys=1)
-        if len(ends) > len(heaviest):
-            say(f"... and {len(ends) - len(heaviest):,} more where the tree ends, by value.")
-        say(together_in_words(confidence, "prefixes"))
-
-
-def _distribution(release: Release) -> list[tuple[int, int, int]]:
-    """How many released keys have an estimated frequency of 0, or from 2^b to 2^(b+1) - 1, without empty ends."""
-    if not release.law.values or not len(release):
-        return []
-    estimates = release.table().get_column("estimate").to_list()
-    bins: dict[int, int] = {}  # by number of binary digits
-    for estimate in estimates:
-        bins[estimate.bit_length()] = bins.get(estimate.bit_length(), 0) + 1
-    digits = range(min(bins), max(bins) + 1)
-    return [(1 << length >> 1, (1 << length) - 1, bins.get(length, 0)) for length in digits]
+        print_bars("Released keys by estimated frequency", shown.bars)
 
 
 def _top(arguments: argparse.Namespace) -> None:
@@ -247,7 +141,7 @@ def _top(arguments: argparse.Namespace) -> None:
     """
     from dptally.cli.printing import json_rows, print_json, print_rows, say
 
-    release, confidence = load_table(arguments.release), _confidence(arguments)
+    release, confidence = _load(arguments.release), _confidence(arguments)
     rows = release.top(arguments.n, confidence=confidence)
     if arguments.json:
         print_json(json_rows(rows))
@@ -270,46 +164,15 @@ def _count(arguments: argparse.Namespace) -> None:
     import sys
 
     from dptally.cli.printing import json_rows, print_json, print_table
-    from dptally.releases.release import Release
 
-    release, confidence = _load_keys(arguments.release), _confidence(arguments)
-    if isinstance(release, Release):
-        rows, keys = _look_up(release, arguments.keys, confidence), len(release.key)
-    else:
-        rows, keys = release.counts(arguments.keys, confidence=confidence), 1
+    release = _load(arguments.release)
+    rows = release.look_up(arguments.keys, confidence=_confidence(arguments))
     if arguments.json:
         print_json(json_rows(rows))
     elif sys.stdout.isatty():
-        print_table(rows, keys=keys)
+        print_table(rows, keys=len(release.key))
     else:
         sys.stdout.write(rows.write_csv())
-
-
-def _look_up(release: Release, parts: list[str], confidence: str) -> pl.DataFrame:
-    """The rows of a table for these keys, as they are written, with nulls for those that were not released.
-
-    Args:
-        release: the table.
-        parts: of the keys, one for each key column, key after key; bytes in hexadecimal.
-        confidence: of the bounds.
-    """
-    import polars as pl
-
-    from dptally.errors import InvalidParameter
-
-    names, table = list(release.key), release.table(confidence=confidence)
-    if len(parts) % len(names):
-        raise InvalidParameter(
-            f"a key of this release has {len(names)} parts ({', '.join(names)}); give all parts of each key, "
-            f"key after key, got {len(parts)}."
-        )
-    binary = [name for name in names if table.schema[name] == pl.Binary]
-    written = table.with_columns(
-        pl.col(name).bin.encode("hex") if name in binary else pl.col(name).cast(pl.String) for name in names
-    )
-    asked = pl.DataFrame({name: parts[place :: len(names)] for place, name in enumerate(names)})
-    asked = asked.with_columns(pl.col(name).str.to_lowercase() for name in binary)
-    return asked.join(written, on=names, how="left", maintain_order="left")
 
 
 def _sum(arguments: argparse.Namespace) -> None:
@@ -332,7 +195,7 @@ def _sum(arguments: argparse.Namespace) -> None:
     from dptally.estimates.functions import frequency_function
 
     wanted = frequency_function(arguments.of)
-    found = load_table(arguments.release).sum(
+    found = _load(arguments.release).sum(
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
     )
     if arguments.json:
@@ -360,16 +223,14 @@ def _verify(arguments: argparse.Namespace) -> None:
     dptally verify release.parquet --json
     """
     from dptally.cli.printing import print_json, say
-    from dptally.releases.any_release import load
 
-    release = load(arguments.release)
+    release = _load(arguments.release)
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:
         found["entry"] = open_ledger(arguments.ledger, read_only=True).find(release.guarantee).number
     if arguments.json:
-        facts = release.describe()
-        print_json({"verified": True, "certificate": facts.get("plan", facts)["certificate"], **found})
+        print_json({"verified": True, "certificate": release.describe()["certificate"], **found})
         return
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")

@@ -50,14 +50,15 @@ def _report(arguments: argparse.Namespace) -> None:
     dptally report release.parquet -o report.html --title 'Search queries' --charts charts
     """
     from dptally.cli.printing import print_json, say
-    from dptally.releases.any_release import load
+    from dptally.loading import load
+    from dptally.releases.base import Release
     from dptally.report.page import put_together
     from dptally.report.writing import CHART_FORMATS, check_page, make_report, save_page, write_charts
 
     place = Path(arguments.output)
     check_page(place, overwrite=arguments.overwrite)
     found = make_report(
-        load(arguments.release),
+        load(arguments.release, Release),
         title=arguments.title,
         n=arguments.n,
         confidence="0.95" if arguments.confidence is None else arguments.confidence,

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dptally.errors import InvalidParameter
 
-__all__ = ["MAX_EPSILON", "MIN_DELTA", "Number", "as_count", "as_delta", "as_epsilon", "as_fraction"]
+__all__ = ["MAX_EPSILON", "MIN_DELTA", "Number", "as_count", "as_delta", "as_epsilon", "as_fraction", "as_share"]
 
 Number = int | float | str | Fraction | Decimal
 
@@ -116,3 +116,11 @@ def as_count(name: str, number: object, *, largest: int, smallest: int = 1) -> i
     if value > largest:
         raise InvalidParameter(f"{name} must be at most {largest}, got {value}.")
     return value
+
+
+def as_share(q: object) -> Fraction:
+    """Read a share from 0 to 1."""
+    share = as_fraction("q", q)
+    if not 0 <= share <= 1:
+        raise InvalidParameter(f"q must be from 0 to 1, got {q}.")
+    return share

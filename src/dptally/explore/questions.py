@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dptally.estimates.subset_sums import Sum
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["LONGEST_CONDITION", "PAGE_ROWS", "Questions"]
 
@@ -27,7 +27,7 @@ _FUNCTIONS = ("count", "keys")
 class Questions:
     """Answers about one release."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: TableRelease) -> None:
         self.release = release
 
     @cached_property

@@ -27,7 +27,7 @@ from dptally.explore.page import page_of
 from dptally.explore.questions import Questions
 
 if TYPE_CHECKING:
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["ExploreServer"]
 
@@ -49,7 +49,7 @@ class ExploreServer(ThreadingHTTPServer):
     block_on_close = False
     allow_reuse_address = True
 
-    def __init__(self, release: Release | None = None, *, port: int = 0, name: str | None = None) -> None:
+    def __init__(self, release: TableRelease | None = None, *, port: int = 0, name: str | None = None) -> None:
         if not 0 <= port <= 65535:
             raise InvalidParameter(f"port must be from 0 to 65535, got {port}.")
         self.token = secrets.token_urlsafe(32)

@@ -12,7 +12,7 @@ from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["HistogramRounds"]
 
@@ -59,7 +59,7 @@ class HistogramRounds:
         keys: Sequence[str] | None = None,
         colluding: int = 0,
     ) -> None:
-        from dptally.releases.release import RESERVED_COLUMNS
+        from dptally.releases.table_release import RESERVED_COLUMNS
 
         if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
             raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
@@ -97,12 +97,12 @@ class HistogramRounds:
             question={"key": self._key, "keys": self._keys},
         )
 
-    def receive(self, sampled: Mapping[bytes, int]) -> Release:
+    def receive(self, sampled: Mapping[bytes, int]) -> TableRelease:
         """The release made of the round's counts."""
         import pyarrow as pa
 
         from dptally.privacy.guarantee import Guarantee
-        from dptally.releases.release import Release
+        from dptally.releases.table_release import TableRelease
         from dptally.verifiers.tables import certify_copies
 
         found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
@@ -120,7 +120,7 @@ class HistogramRounds:
             mechanism="sample_and_threshold",
         )
         certificate = certify_copies(self.law.certify(), copies=1, epsilon=self._epsilon, delta=self._delta)
-        return Release(rows, guarantee, certificate, self.law)
+        return TableRelease(rows, guarantee, certificate, self.law)
 
     def accepts(self, vote: bytes, asked: Round) -> bool:
         """Whether a vote is text, and a key that was asked for."""

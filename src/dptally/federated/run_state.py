@@ -13,7 +13,7 @@ from typing import Any
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.files import check_target, complete_or_absent
 from dptally.privacy.guarantee import Record
-from dptally.releases.stored_facts import DAMAGE, read_fraction, read_json
+from dptally.privacy.stored_facts import DAMAGE, read_fraction, read_json
 
 __all__ = ["Attempt", "FinishedRound", "RunState", "damaged"]
 

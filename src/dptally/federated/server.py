@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -307,13 +307,7 @@ def enough_to_contact(rate: object, expected_devices: int, *, spread: int = 10) 
 
 def _marked(result: Any, changes: dict[str, Any]) -> Any:
     """The result, its guarantee saying that it is not private, or what paid for it."""
-    if not hasattr(result, "guarantee"):
-        return result
-    marked = replace(result.guarantee, **changes)
-    if is_dataclass(result) and not isinstance(result, type):
-        return replace(result, guarantee=marked)
-    result.guarantee = marked
-    return result
+    return result.stating(replace(result.guarantee, **changes)) if hasattr(result, "guarantee") else result
 
 
 def _contact_units(contact_rate: object) -> int:

@@ -16,8 +16,7 @@ from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_parameters import LARGEST_THRESHOLD
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending, law_part
-from dptally.releases.release_metadata import facts_of, read_certificate
-from dptally.releases.stored_facts import DAMAGE, read_fraction
+from dptally.privacy.stored_facts import DAMAGE, facts_of, read_certificate, read_fraction
 from dptally.universes.prefixes import LARGEST_LENGTH, Domain, as_domain
 from dptally.verifiers.guarantees import verify_rounds
 from dptally.verifiers.rounds import LARGEST_ROUNDS
@@ -135,7 +134,7 @@ class TriePlan:
                 rounds=1 if single_round else len(lengths),
                 composition=facts["composition"],
                 round_epsilon=read_fraction(facts["round_epsilon"]),
-                certificate=read_certificate(facts["certificate"]),
+                certificate=read_certificate(facts["certificate"], Certificate),
             )
             if law.composition not in COMPOSITIONS or not isinstance(facts["single_round"], bool):
                 raise ValueError("another plan")

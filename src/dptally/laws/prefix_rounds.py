@@ -22,8 +22,8 @@ from dptally.exact import as_count
 from dptally.laws.base import LARGEST_FREQUENCY
 from dptally.laws.prefix_plans import TriePlan
 from dptally.laws.sample_and_threshold import as_rate
+from dptally.privacy.stored_facts import DAMAGE
 from dptally.releases.prefix_tree import Node, PrefixTree
-from dptally.releases.stored_facts import DAMAGE
 from dptally.universes.prefixes import LARGEST_LENGTH, OPEN, ROOT, Domain
 from dptally.verifiers.rounds import LARGEST_ROUNDS
 

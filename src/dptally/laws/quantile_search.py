@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 from dptally.exact import as_count
+from dptally.exact.parameters import as_share
 from dptally.laws.range_trees import make_tree_law
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending, law_part
-from dptally.releases.range_release import as_share
-from dptally.releases.stored_facts import DAMAGE, read_fraction
+from dptally.privacy.stored_facts import DAMAGE, read_fraction
 from dptally.universes.grids import Grid, Value
 from dptally.verifiers.tables import Certificate
 
@@ -112,7 +112,11 @@ class QuantileAnswer:
 
     def drawn_for(self, unit: str | None, *, private: bool) -> QuantileAnswer:
         """The same answer, saying whose privacy it keeps and whether its bits were secret."""
-        return replace(self, guarantee=replace(self.guarantee, unit=unit, private=private))
+        return self.stating(replace(self.guarantee, unit=unit, private=private))
+
+    def stating(self, guarantee: Guarantee) -> QuantileAnswer:
+        """The same answer with another guarantee."""
+        return replace(self, guarantee=guarantee)
 
 
 class QuantileRounds:

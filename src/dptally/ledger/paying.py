@@ -7,7 +7,7 @@
             ...                              # columns and types that are declared; no row
         ...                                  # read data; `bits` may choose which keys of a unit are counted
         drawn = mechanism.draw(data, paid.bits)
-        release = ...paid.sign(guarantee)...
+        guarantee = replace(guarantee, record=paid.record)
 
 **What is given back.** Whether a request fails once rows are read may depend on the rows, so a failure is an answer:
 whoever got the budget back could ask until the answers add up to a number. So what fails inside of `paid.opening()`,
@@ -30,7 +30,7 @@ import contextlib
 import shlex
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.ledger.ledger import Account, Ledger, Reservation
-    from dptally.privacy.guarantee import Guarantee
+    from dptally.privacy.guarantee import Record
     from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
 
@@ -106,9 +106,10 @@ class Paid:
         if self.reservation is not None:
             self.reservation.drawn()
 
-    def sign(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee, naming the entry that paid."""
-        return guarantee if self.reservation is None else replace(guarantee, record=self.reservation.record)
+    @property
+    def record(self) -> Record | None:
+        """Where the ledger has the spending, for the guarantee of the release; None without a ledger."""
+        return None if self.reservation is None else self.reservation.record
 
 
 @contextlib.contextmanager

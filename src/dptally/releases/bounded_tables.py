@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.errors import UnreadableRelease
-from dptally.releases.stored_facts import DAMAGE
+from dptally.privacy.stored_facts import DAMAGE
 
 if TYPE_CHECKING:
     import duckdb
@@ -114,7 +114,7 @@ def _read(
 
     names = [f"c{number}" for number in range(len(schema))]
     rows, file = f"FROM read_parquet(?) AS held({', '.join(names)})", [glob.escape(str(place.absolute()))]
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
     kinds = [kind for _, kind, *_ in connection.execute(f"DESCRIBE SELECT * {rows}", file).fetchall()]
     lengths = {"VARCHAR": "strlen({})", "BLOB": "octet_length({})"}
     each = [lengths.get(kind, "16").format(name) for name, kind in zip(names, kinds, strict=True)]

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
 from dptally.privacy.guarantee import promise_in_words
-from dptally.releases.release import Release
-from dptally.releases.release_metadata import facts_of
+from dptally.privacy.stored_facts import facts_of
+from dptally.releases.base import Release
+from dptally.releases.table_release import TableRelease
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +42,7 @@ class CombinedReleases:
         units: whether a unit is in one stream only ("disjoint") or may be in all of them ("shared").
     """
 
-    releases: tuple[Release, ...]
+    releases: tuple[TableRelease, ...]
     epsilon: Fraction
     delta: Fraction
     units: Units
@@ -121,7 +122,7 @@ class CombinedReleases:
         """The table, with bounds for each key on its own or for all of them together.
 
         Each release has the error e = beta / (number of releases), half of it for keys that it reports and half for
-        those that it may hide. Together: bounds of all keys it reports hold at once (`Release.top`). Those it does not
+        those that it may hide. Together: bounds of all keys it reports hold at once (as in `top`). Those it does not
         report are in the table because another release, drawn independently, reports them; so which they may be, at
         most k keys, is known apart from its draw, and each is hidden above the bound at e / (2k) with no more than
         that probability.
@@ -165,20 +166,21 @@ def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:
         raise InvalidParameter("releases must not be empty.")
     if units not in ("disjoint", "shared"):
         raise InvalidParameter(f"units must be 'disjoint' or 'shared', got {units!r}.")
-    if not all(isinstance(release, Release) for release in releases):
+    tables = [release for release in releases if isinstance(release, TableRelease)]
+    if len(tables) < len(releases):
         raise InvalidParameter("only tables of keys can be added up, and one of the releases is of another kind.")
-    if len({(release.key, tuple(release.to_arrow().schema.types)) for release in releases}) > 1:
+    if len({(release.key, tuple(release.to_arrow().schema.types)) for release in tables}) > 1:
         raise InvalidParameter("the releases have different key columns, or key columns of different types.")
-    _check_different(releases)
-    if not all(release.law.values for release in releases):
+    _check_different(tables)
+    if not all(release.law.values for release in tables):
         raise InvalidParameter("a release without values cannot be added up.")
-    if not all(release.guarantee.private for release in releases):
+    if not all(release.guarantee.private for release in tables):
         raise InvalidParameter("one of the releases was sampled from a seed and is not private.")
-    _check_universes(releases)
-    return CombinedReleases(tuple(releases), *_together(releases, units), units)
+    _check_universes(tables)
+    return CombinedReleases(tuple(tables), *_together(tables, units), units)
 
 
-def _together(releases: Sequence[Release], units: Units) -> tuple[Fraction, Fraction]:
+def _together(releases: Sequence[TableRelease], units: Units) -> tuple[Fraction, Fraction]:
     """Epsilon and delta of all releases for one unit."""
     together = max if units == "disjoint" else sum
     return (
@@ -187,7 +189,7 @@ def _together(releases: Sequence[Release], units: Units) -> tuple[Fraction, Frac
     )
 
 
-def _check_different(releases: Sequence[Release]) -> None:
+def _check_different(releases: Sequence[TableRelease]) -> None:
     """Refuse a release that is there twice: every unit behind it would count twice.
 
     Two releases that ledgers have are told apart by the identities that they were given. Otherwise they are taken for
@@ -210,7 +212,7 @@ def _check_different(releases: Sequence[Release]) -> None:
             )
 
 
-def _content_hash(release: Release) -> str:
+def _content_hash(release: TableRelease) -> str:
     """SHA-256 of guarantee, law and rows: the same for a release that was saved again in another layout."""
     key = list(release.key)
     table = release.table().select([*key, "value"]).sort(key)
@@ -221,7 +223,7 @@ def _content_hash(release: Release) -> str:
     return digest.hexdigest()
 
 
-def _check_universes(releases: Sequence[Release]) -> None:
+def _check_universes(releases: Sequence[TableRelease]) -> None:
     """Refuse keys that one release reports and another leaves out for certain: no bound of their sum would hold."""
     import polars as pl
 
@@ -234,7 +236,7 @@ def _check_universes(releases: Sequence[Release]) -> None:
         )
 
 
-def _unreported(release: Release, error: Fraction) -> int:
+def _unreported(release: TableRelease, error: Fraction) -> int:
     """The largest frequency that stays hidden with more than this probability."""
     shortfall = release.shortfall
     first = release.law.first_frequency(1 - (error if shortfall is None else error * Fraction(9, 10)))

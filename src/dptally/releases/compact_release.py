@@ -1,62 +1,58 @@
-"""A release that answers any key of a universe, held by anyone: n + 1 numbers instead of one for each key.
-
-Everything here is public: a compact release holds nothing that is not in its file.
-"""
+"""A release that answers any key of a universe, held by anyone: n + 1 numbers instead of one for each key."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
+from dptally.estimates.frequencies import as_confidence
 from dptally.exact import as_fraction
 from dptally.exact.field_polynomials import PrimeField
+from dptally.laws.field_geometric import FIELD_EXPONENTS, FieldGeometric
 from dptally.laws.specs.compact import BeyondCapacity, certify_law
+from dptally.privacy.stored_facts import read_certificate, read_fraction, read_guarantee
+from dptally.releases.base import Count, Release, Summary
+from dptally.releases.release_file import intact, read_release
+from dptally.universes import Universe, read_universe
 from dptally.verifiers.compact import CompactCertificate
 from dptally.verifiers.guarantees import verify_compact
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
-    from dptally.laws.field_geometric import FieldGeometric
     from dptally.privacy.guarantee import Guarantee
-    from dptally.universes import Universe
+    from dptally.report.contents import Asked, Report
 
-__all__ = [
-    "CompactRelease",
-    "Count",
-]
+__all__ = ["CompactRelease", "Count"]
 
-
-class Count(NamedTuple):
-    """A key's reported value and bounds of its true count.
-
-    The true count is the number of units that count for the key, cut to the largest count of the release (and, if the
-    data had more occurrences than the capacity, after the rest was left out at random).
-    """
-
-    value: int
-    lower: int
-    upper: int
+_LARGEST_ELEMENT_BITS = 1024
 
 
-class CompactRelease:
+class CompactRelease(Release):
     """A polynomial p over a prime field: the value of key number x is what the field element p(x) means.
 
-    Made by the mechanism "compact" or by `CompactRelease.load`. Every key of the universe has a value, whether it was
-    in the data or not, and asking for it costs no privacy. All values follow one law, `law`, given their true counts.
+    Made by the mechanism "compact" or by `dptally.load`. Every key of the universe has a value, whether it was in the
+    data or not, and asking for it costs no privacy. All values follow one law, `law`, given their true counts.
 
     Args:
         coefficients: of p, lowest first; one more than the capacity.
-        law: what elements mean, and the law of the values.
+        law: what elements mean, and the output distribution of the values.
         universe: the keys.
-        guarantee: what is promised.
+        guarantee: what is guaranteed.
         beyond_capacity: what was to happen to data beyond the capacity.
+        certificate: what the verifier found of the law; None to have it verified when it is asked for.
     """
+
+    kind = "compact"
+    noun = "a compact release, which lists no keys,"
+    answers = "ask for the counts of given keys (dptally count)"
+    law: FieldGeometric
 
     def __init__(
         self,
@@ -65,21 +61,25 @@ class CompactRelease:
         universe: Universe,
         guarantee: Guarantee,
         beyond_capacity: BeyondCapacity,
+        certificate: CompactCertificate | None = None,
     ) -> None:
         self._coefficients = tuple(coefficients)
         self._field = PrimeField(law.size)
         self._polynomial = self._field.polynomial(self._coefficients)
+        self._certificate = certificate
         self.law = law
         self.universe = universe
         self.beyond_capacity: BeyondCapacity = beyond_capacity
         most = self.capacity if beyond_capacity == "refuse" else None
         self.guarantee = replace(guarantee, most_distinct_keys=most)
 
-    def __repr__(self) -> str:
-        return (
-            f"CompactRelease(universe={self.universe.name!r}, capacity={self.capacity}, "
-            f"epsilon={float(self.guarantee.epsilon):.6g}, field=2^{self.law.exponent}-1)"
-        )
+    def _held(self) -> str:
+        return f"{self.universe.name!r}, capacity {self.capacity}, field 2^{self.law.exponent}-1"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the columns of keys that `counts` gives."""
+        return ("key",)
 
     @property
     def coefficients(self) -> tuple[int, ...]:
@@ -94,20 +94,22 @@ class CompactRelease:
     # ---- questions ----
 
     def count(self, key: object, confidence: object = "0.95") -> Count:
-        """The value of one key, with bounds.
+        """The value of one key, with a confidence interval.
 
-        The bounds contain the true count with chance `confidence` at least, for every key that is chosen without
-        looking at the release. The largest of many values is no such key.
+        It contains the true count with probability `confidence` at least, for every key that is chosen without looking
+        at the release. The largest of many values is no such key. The true count is the number of units that count for
+        the key, cut to the largest count of the release (and, if the data had more occurrences than the capacity, after
+        the rest was left out at random).
 
         Raises:
             InvalidParameter: if the key is not in the universe.
         """
-        reach = self.error(1 - _confidence(confidence))
+        reach = self.error(1 - as_confidence(confidence))
         value = self.values(self._indices([key]))[0]
         return Count(value, max(0, value - reach), min(self.law.largest_count, value + reach))
 
     def counts(self, keys: Iterable[object], confidence: object = "0.95") -> pl.DataFrame:
-        """The values of many keys, with bounds as in `count`, each at that confidence by itself.
+        """The values of many keys, with confidence intervals as in `count`, each by itself.
 
         Returns:
             polars.DataFrame: key, value, lower, upper, in the order of the keys given.
@@ -115,12 +117,16 @@ class CompactRelease:
         import polars as pl
 
         asked = list(keys)
-        reach = self.error(1 - _confidence(confidence))
+        reach = self.error(1 - as_confidence(confidence))
         values = pl.Series("value", self.values(self._indices(asked)), dtype=pl.Int64)
         return pl.DataFrame({"key": pl.Series("key", asked), "value": values}).with_columns(
             (pl.col("value") - reach).clip(lower_bound=0).alias("lower"),
             (pl.col("value") + reach).clip(upper_bound=self.law.largest_count).alias("upper"),
         )
+
+    def look_up(self, parts: list[str], *, confidence: object = "0.95") -> pl.DataFrame:
+        """The values of keys as they are written; as `counts`."""
+        return self.counts(parts, confidence)
 
     def values(self, indices: Sequence[int]) -> list[int]:
         """The values of the keys with these numbers."""
@@ -149,12 +155,21 @@ class CompactRelease:
             )
         return [int(number) for number in numbers]
 
-    # ---- the guarantee ----
+    def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
+        """How many keys it answers, and how well."""
+        keys = f"all {self.universe.size:,} keys of {self.universe.name}"
+        return Summary(f"counts of {keys}, each within {self.error('0.05'):,} (95 % sure)")
+
+    # ---- trust ----
 
     @cached_property
-    def certificate(self) -> CompactCertificate:
-        """The judge's finding on the law that the release says it was drawn from."""
+    def _verified(self) -> CompactCertificate:
         return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
+
+    @property
+    def certificate(self) -> CompactCertificate:
+        """What the verifier found of the law that the release says it was sampled from."""
+        return self._verified if self._certificate is None else self._certificate
 
     def verify(self) -> CompactCertificate:
         """Verify the law again, and derive the guarantee from the parameters in the release alone.
@@ -166,41 +181,119 @@ class CompactRelease:
             PrivacyViolation: if the guarantee states more than the law gives, or what no compact release has.
         """
         subsample = self.beyond_capacity == "subsample"
-        return verify_compact(self.guarantee, self.law, capacity=self.capacity, subsample=subsample)
+        found = verify_compact(self.guarantee, self.law, capacity=self.capacity, subsample=subsample)
+        if self._certificate not in (None, found):
+            raise PrivacyViolation("the certificate in the release is not the one of the table its parameters give.")
+        return found
 
-    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
-        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
-        from dptally.report import write
+    # ---- file and page ----
 
-        write(self, path, overwrite=overwrite, **options)
-
-    def describe(self) -> dict[str, Any]:
-        """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.releases.compact_release_file import metadata
-
-        found = {
-            name: str(part) if isinstance(part, Fraction) else part for name, part in vars(self.certificate).items()
+    def facts(self) -> dict[str, Any]:
+        """Universe, capacity, the law, and a checksum of the coefficients, which finds damage, not malice."""
+        law = self.law
+        return {
+            "universe": self.universe.name,
+            "universe_size": self.universe.size,
+            "capacity": self.capacity,
+            "beyond_capacity": self.beyond_capacity,
+            "law": {
+                "name": "FieldGeometric",
+                "exponent": law.exponent,
+                "largest_count": law.largest_count,
+                "ratio": str(law.ratio),
+                "floor": law.floor,
+                "element_bits": law.element_bits,
+            },
+            "sha256": hashlib.sha256(self._packed()).hexdigest(),
         }
-        return {**metadata(self), "certificate": found, "guarantee_text": str(self.guarantee)}
 
-    # ---- the file ----
+    def _packed(self) -> bytes:
+        width = _width(self.law)
+        return b"".join(coefficient.to_bytes(width, "little") for coefficient in self._coefficients)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the release to one file, complete or not at all."""
-        from dptally.releases.compact_release_file import save
+    def stored_rows(self) -> pa.Table:
+        """The column `coefficient`: numbers of a fixed width, little-endian, lowest coefficient first."""
+        import pyarrow as pa
 
-        save(self, Path(path), overwrite=overwrite)
+        kind, buffers = pa.binary(_width(self.law)), [None, pa.py_buffer(self._packed())]
+        return pa.table({"coefficient": pa.FixedSizeBinaryArray.from_buffers(kind, self.capacity + 1, buffers)})
+
+    @classmethod
+    def from_facts(cls, table: pa.Table, facts: dict[str, Any], universe: Universe | None = None) -> Self:
+        """The release back from a file; its universe by the name in it, unless one is given."""
+        law, beyond_capacity = _read_law(facts["law"]), facts["beyond_capacity"]
+        guarantee, stated = read_guarantee(facts["guarantee"]), facts["certificate"]
+        certificate = None if stated is None else read_certificate(stated, CompactCertificate)
+        capacity, size = int(facts["capacity"]), int(facts["universe_size"])
+        held = table.column("coefficient").to_pylist()
+        if not (
+            beyond_capacity in ("subsample", "refuse")
+            and guarantee.delta == 0
+            and 1 <= capacity == len(held) - 1
+            and all(len(packed) == _width(law) for packed in held)
+            and 1 <= size <= law.size
+        ):
+            raise ValueError("not a compact release")
+        if hashlib.sha256(b"".join(held)).hexdigest() != facts["sha256"]:
+            raise UnreadableRelease("is damaged: its checksum does not match.")
+        coefficients = [int.from_bytes(packed, "little") for packed in held]
+        if max(coefficients) >= law.size:
+            raise UnreadableRelease("is damaged: a number is not in its field.")
+        keys = _named_universe(str(facts["universe"])) if universe is None else universe
+        if universe is None and keys.size != size:
+            raise ValueError("not the size of that universe")
+        return cls(coefficients, law, keys, guarantee, beyond_capacity, certificate)
 
     @staticmethod
     def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
-        """Read a release file; see `dptally.releases.compact_release_file.load`."""
-        from dptally.releases.compact_release_file import load
+        """Read a compact release.
 
-        return load(path, universe)
+        Args:
+            path: the file.
+            universe: the keys; by default the universe of the name in the file.
+
+        Raises:
+            UnreadableRelease: if the file is missing, damaged, not a compact release, or of a newer version.
+            InvalidParameter: if the universe given is not the one the release is about.
+        """
+        place = Path(path)
+        table, facts = read_release(place)
+        if facts.get("kind") != CompactRelease.kind:
+            raise UnreadableRelease(f"{place} is not a compact dptally release.")
+        with intact(place):
+            found = CompactRelease.from_facts(table, facts, universe)
+            name, size = str(facts["universe"]), int(facts["universe_size"])
+        if (found.universe.name, found.universe.size) != (name, size):
+            raise InvalidParameter(
+                f"{place} is about the universe {name[:60]!r} of {size} keys, not {found.universe.name!r}."
+            )
+        return found
+
+    def contents(self, asked: Asked) -> Report:
+        """What a page says about the release."""
+        from dptally.report.of_compact import report_of_compact
+
+        return report_of_compact(self, asked)
 
 
-def _confidence(confidence: object) -> Fraction:
-    level = as_fraction("confidence", confidence)
-    if not 0 < level < 1:
-        raise InvalidParameter(f"confidence must be between 0 and 1, got {confidence}.")
-    return level
+def _width(law: FieldGeometric) -> int:
+    """How many bytes a coefficient takes."""
+    return -(-law.exponent // 8)
+
+
+def _read_law(facts: dict[str, Any]) -> FieldGeometric:
+    exponent, largest_count, element_bits = (int(facts[name]) for name in ("exponent", "largest_count", "element_bits"))
+    if facts["name"] != "FieldGeometric" or exponent not in FIELD_EXPONENTS:
+        raise ValueError("another law")
+    if largest_count >= 1 << 62 or element_bits > _LARGEST_ELEMENT_BITS:
+        raise ValueError("too large")
+    return FieldGeometric(exponent, largest_count, read_fraction(facts["ratio"]), int(facts["floor"]), element_bits)
+
+
+def _named_universe(name: str) -> Universe:
+    try:
+        return read_universe(name)
+    except InvalidParameter:
+        raise UnreadableRelease(
+            f"is about the universe {name[:60]!r}, which has to be given: CompactRelease.load(path, universe)."
+        ) from None

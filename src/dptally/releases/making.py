@@ -30,13 +30,13 @@ def make_release(
 
 
 def _table(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]) -> Any:
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
     del key  # the rows have them
     # A law that samples remembers rows it has drawn from, which are true counts: a fresh one goes out.
     law = asked.law if asked.law.scheme is None else law_from_facts(asked.law.facts())
     found = spec.result(outputs)
-    return Release(found["rows"], guarantee, asked.certificate, law, found.get("shortfall"))
+    return TableRelease(found["rows"], guarantee, asked.certificate, law, found.get("shortfall"))
 
 
 def _compact(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]) -> Any:
@@ -44,7 +44,9 @@ def _compact(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Gua
 
     del key
     found = spec.result(outputs)
-    return CompactRelease(found["coefficients"], asked.law, found["universe"], guarantee, found["beyond_capacity"])
+    return CompactRelease(
+        found["coefficients"], asked.law, found["universe"], guarantee, found["beyond_capacity"], asked.certificate
+    )
 
 
 def _ranges(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]) -> Any:

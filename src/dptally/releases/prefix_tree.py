@@ -1,17 +1,21 @@
-"""A released tree of prefixes with counts. Public: it holds nothing that is not in its file."""
+"""A released tree of prefixes with counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.frequencies import estimate_frequencies, estimate_together
+from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
 from dptally.labels import key_label
+from dptally.laws.base import LARGEST_FREQUENCY
+from dptally.laws.prefix_plans import TriePlan
+from dptally.privacy.stored_facts import read_guarantee
+from dptally.releases.base import Release, Summary
 from dptally.universes.prefixes import ENDED, OPEN, ROOT
 from dptally.verifiers.guarantees import verify_prefix_tree
 
@@ -19,8 +23,9 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from dptally.laws.prefix_plans import TriePlan
+    from dptally.laws.sample_and_threshold import SampleAndThreshold
     from dptally.privacy.guarantee import Guarantee
+    from dptally.report.contents import Asked, Report
     from dptally.report.drawing import Chart
     from dptally.verifiers.tables import Certificate
 
@@ -38,8 +43,8 @@ class Node(NamedTuple):
     value: int
 
 
-class PrefixTree:
-    """Prefixes with counts. Made by `TrieRounds`, `TrieHeavyHitters` or `load_tree`.
+class PrefixTree(Release):
+    """Prefixes with counts. Made by `TrieRounds`, `TrieHeavyHitters` or `dptally.load`.
 
     A node stands for all units whose value begins with its prefix and goes on after it, or, where the value is `whole`,
     for all units with exactly this value. Frequencies of different levels come from different samples, so children need
@@ -52,11 +57,17 @@ class PrefixTree:
     Args:
         plan: what was fixed before.
         reported: nodes that reached the threshold.
-        guarantee: what is promised.
+        guarantee: what is guaranteed.
     """
+
+    kind = "prefixes"
+    noun = "a tree of prefixes"
+    answers = "it answers table, top and leaves (dptally show, dptally top)"
+    law: SampleAndThreshold
 
     def __init__(self, plan: TriePlan, reported: Iterable[Node], guarantee: Guarantee) -> None:
         self.plan = plan
+        self.law = plan.observation_model
         self.guarantee = guarantee
         drawn = list(reported)
         if plan.single_round:
@@ -76,20 +87,20 @@ class PrefixTree:
 
     @property
     def certificate(self) -> Certificate:
-        """The judge's finding on all rounds together."""
+        """What the verifier found of all rounds together."""
         return self.plan.law.certificate
 
     def __len__(self) -> int:
         """How many nodes there are."""
         return len(self.reported) + len(self._added)
 
-    def __repr__(self) -> str:
-        promise = (
-            f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
-            if self.guarantee.private
-            else "NOT PRIVATE (seeded)"
-        )
-        return f"<PrefixTree of {len(self)} nodes, {len(self.plan.lengths)} levels: {promise}>"
+    def _held(self) -> str:
+        return f"{len(self)} nodes, {len(self.plan.lengths)} levels"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The name of the column of prefixes."""
+        return ("prefix",)
 
     # ---- tables ----
 
@@ -108,13 +119,13 @@ class PrefixTree:
         nodes = [*self.reported, *self._added]
         estimate = estimate_together if together else estimate_frequencies
         drawn = estimate(
-            self.plan.observation_model,
+            self.law,
             np.array([node.value for node in self.reported], dtype=np.int64),
             confidence,
         )
         if drawn.estimate is None or drawn.upper is None:
             raise InvalidParameter("the law of the tree has no estimates.")
-        likely = self.plan.observation_model.most_likely
+        likely = self.law.most_likely
         unknown = [None] * len(self._added)
         columns: dict[str, pa.Array] = {
             "node": pa.array([node.name for node in nodes], type=pa.string()),
@@ -182,7 +193,7 @@ class PrefixTree:
 
     def frequencies(self) -> dict[str | bytes | int, int]:
         """The estimated frequency of every whole value: text (or bytes that are no text), numbers for "bits"."""
-        likely = self.plan.observation_model.most_likely
+        likely = self.law.most_likely
         return {
             self.plan.domain.value(node.name): likely(node.value) for node in self.reported if node.name[-1] == ENDED
         }
@@ -218,18 +229,40 @@ class PrefixTree:
             last = node is below[-1]
             label = key_label(self.plan.domain.label(node.name), longest=_LONGEST_LABEL) or "(empty)"
             more = "" if node.name[-1] == ENDED else "…"
-            estimate = self.plan.observation_model.most_likely(node.value)
+            estimate = self.law.most_likely(node.value)
             yield f"{indent}{'└─' if last else '├─'} {label}{more}  {estimate:,}"
             if node.name[-1] == OPEN:
                 yield from self.lines((node.level, node.name), indent=indent + ("   " if last else "│  "))
 
     def __str__(self) -> str:
-        from itertools import islice
-
         shown = list(islice(self.lines(), _LINES))
         rest = len(self) - len(shown)
         title = f"{len(self):,} {'prefix' if len(self) == 1 else 'prefixes'}, with estimated frequencies"
         return "\n".join([title, *shown, *([f"… and {rest:,} more"] if rest else [])])
+
+    def for_people(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Prefixes, with … where values go on, and their numbers."""
+        import polars as pl
+
+        label = pl.when("whole").then("prefix").otherwise(pl.col("prefix") + "…").alias("prefix")
+        return rows.select(label, "value", "estimate", "lower", "upper")
+
+    def top_in_words(self, *, confidence: object = 0.95) -> str:
+        """Which kind of confidence intervals `top` gives, in words for those who read them."""
+        return together_in_words(as_confidence(confidence), "prefixes")
+
+    def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
+        """The n heaviest values and prefixes where the tree ends."""
+        ends = self.leaves(confidence=confidence, together=True).sort("value", descending=True, maintain_order=True)
+        first = ends.head(n)
+        notes = [f"... and {len(ends) - len(first):,} more where the tree ends, by value."] * (len(ends) > len(first))
+        size = f"{len(self):,} {'prefix' if len(self) == 1 else 'prefixes'} in {len(self.plan.lengths)} levels"
+        return Summary(
+            title=f"a tree of {size}",
+            rows=self.for_people(first),
+            notes=(*notes, self.top_in_words(confidence=confidence)) if len(first) else (),
+            answers={"rows": first},
+        )
 
     # ---- trust ----
 
@@ -243,17 +276,31 @@ class PrefixTree:
         verify_prefix_tree(self.guarantee, found)
         return found
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write one Parquet file that other tools can open; complete or not there at all."""
-        from dptally.releases.prefix_tree_file import save_tree
+    # ---- file and page ----
 
-        save_tree(self, Path(path), overwrite=overwrite)
+    def facts(self) -> dict[str, Any]:
+        """What was fixed before the first round."""
+        plan = self.plan.to_dict()
+        del plan["certificate"]
+        return {"plan": plan}
 
-    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
-        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
-        from dptally.report import write
+    def stored_rows(self) -> pa.Table:
+        """The columns of `to_arrow`; reading takes `node`, `level`, `value`, and whether there is a `lower`."""
+        return self.to_arrow()
 
-        write(self, path, overwrite=overwrite, **options)
+    @classmethod
+    def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
+        """The tree back from the columns and the metadata of a file."""
+        plan = TriePlan.from_dict({**facts["plan"], "certificate": facts["certificate"]})
+        columns = [table.column(name).to_pylist() for name in ("level", "node", "value", "lower")]
+        # Nodes without bounds were added up from the others.
+        nodes = [
+            Node(int(level), str(node), int(value))
+            for level, node, value, lower in zip(*columns, strict=True)
+            if lower is not None
+        ]
+        _check(plan, nodes)
+        return cls(plan, nodes, read_guarantee(facts["guarantee"]))
 
     def plot(self) -> Chart:
         """A picture: boxes for prefixes, as wide as their estimated counts; see `Chart.save`."""
@@ -262,7 +309,30 @@ class PrefixTree:
         return tree_chart(self)
 
     def describe(self) -> dict[str, Any]:
-        """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.releases.prefix_tree_file import metadata
+        """What is guaranteed and how it was verified, as plain data for JSON."""
+        facts = super().describe()
+        stated = {name: facts["guarantee"][name] for name in ("unit", "private", "neighbours", "record")}
+        return {**facts, "plan": self.plan.to_dict(), **stated, "nodes": len(self)}
 
-        return {**metadata(self), "nodes": len(self), "guarantee_text": str(self.guarantee)}
+    def contents(self, asked: Asked) -> Report:
+        """What a page says about the release."""
+        from dptally.report.of_tree import report_of_tree
+
+        return report_of_tree(self, asked)
+
+
+def _check(plan: TriePlan, nodes: list[Node]) -> None:
+    """Refuse nodes that a run of the plan cannot have reported."""
+    known = {node.name for node in nodes if node.name}
+    if len(known) != len(nodes):
+        raise InvalidParameter("nodes must have different names.")
+    if sum(node.value for node in nodes) > LARGEST_FREQUENCY:
+        raise InvalidParameter("there are more votes than there can be.")
+    for node in nodes:
+        if not 1 <= node.level <= len(plan.lengths) or node.value < plan.law.threshold:
+            raise InvalidParameter("a node is not of the tree.")
+        previous = 0 if node.level == 1 else plan.lengths[node.level - 2]
+        if not plan.domain.is_node(node.name, previous, plan.lengths[node.level - 1]):
+            raise InvalidParameter("a node is not of the tree.")
+        if node.level > 1 and not plan.single_round and plan.domain.above(node.name, previous) not in known:
+            raise InvalidParameter("a node is without its parent.")

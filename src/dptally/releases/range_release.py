@@ -1,16 +1,14 @@
-"""A release of a tree of counts: how many values are in a range, what share is below, where the quantiles are.
-
-Everything here is public: a release holds nothing that is not in its file.
-"""
+"""A release of a tree of counts: how many values are in a range, what share is below, where the quantiles are."""
 
 from __future__ import annotations
 
+import datetime
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +16,13 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
 from dptally.estimates.range_tree import RangeTree
-from dptally.exact import as_fraction
+from dptally.exact.parameters import as_share
 from dptally.laws.registry import law_from_facts
+from dptally.privacy.stored_facts import read_certificate, read_guarantee
+from dptally.releases.base import Release, Summary
+from dptally.universes.grids import Grid
 from dptally.verifiers.guarantees import verify_range_tree
+from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 
     from dptally.laws.base import Law
     from dptally.privacy.guarantee import Guarantee
-    from dptally.universes.grids import Grid, Value
-    from dptally.verifiers.tables import Certificate
+    from dptally.report.contents import Asked, Report
+    from dptally.universes.grids import Value
 
-__all__ = ["QuantileEstimate", "RangeEstimate", "RangeRelease", "as_share"]
+__all__ = ["QUARTILES", "QuantileEstimate", "RangeEstimate", "RangeRelease"]
+
+QUARTILES = ("0.25", "0.5", "0.75")
 
 
 @dataclass(frozen=True)
@@ -70,17 +74,22 @@ class QuantileEstimate:
     confidence: Fraction
 
 
-class RangeRelease:
-    """A released tree of counts, made by `dptally.publish_quantiles` or read by `dptally.load_ranges`.
+class RangeRelease(Release):
+    """A released tree of counts, made by `dptally.publish_quantiles` or read by `dptally.load`.
 
     Args:
         grid: how values became bins.
         name: of the value column.
         values: per level, from the children of the root to the bins, what was released of each node; 0 where hidden.
-        guarantee: what is promised.
-        certificate: the judge's finding on the table the values were drawn from, for all levels together.
-        law: the law of the values of each level.
+        guarantee: what is guaranteed.
+        certificate: what the verifier found of the table the values were sampled from, for all levels together.
+        law: the output distribution of the values of each level.
     """
+
+    kind = "ranges"
+    noun = "a tree of counts, which has no keys,"
+    answers = "ask it for quantiles or ranges (dptally quantile --from FILE)"
+    law: Law
 
     def __init__(
         self,
@@ -94,18 +103,18 @@ class RangeRelease:
         self.grid = grid
         self.name = name
         self.guarantee = guarantee
-        self.certificate = certificate
+        self._certificate = certificate
         self.law = law
         reported = [np.ones(len(level), dtype=bool) if law.complete else level > 0 for level in values]
         self._tree = RangeTree(law.node_sums(), grid.branching, values, reported)
 
-    def __repr__(self) -> str:
-        promise = (
-            "NOT PRIVATE (seeded)"
-            if not self.guarantee.private
-            else f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}"
-        )
-        return f"<RangeRelease of {self.name!r}, {self.grid.bins} bins in {self.grid.levels} levels: {promise}>"
+    def _held(self) -> str:
+        return f"{self.name!r}, {self.grid.bins} bins in {self.grid.levels} levels"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The name of the value column."""
+        return (self.name,)
 
     def __len__(self) -> int:
         """How many nodes were released."""
@@ -174,6 +183,19 @@ class RangeRelease:
         else:
             estimate = self.grid.value(float(start + part * (after - start)))
         return QuantileEstimate(share, estimate, lower, upper, level)
+
+    def quantile_rows(self, shares: Iterable[object], *, confidence: object = 0.95) -> list[dict[str, Any]]:
+        """Quantiles as rows of plain values: `q`, `estimate`, `lower`, `upper`; dates and times as text."""
+        found = [self.quantile(share, confidence=confidence) for share in shares]
+        return [
+            {
+                "q": float(quantile.q),
+                "estimate": _plain(quantile.estimate),
+                "lower": _plain(quantile.lower),
+                "upper": _plain(quantile.upper),
+            }
+            for quantile in found
+        ]
 
     def _place(self, name: str, value: object, *, after: bool = False) -> float:
         """Where a value is, in bins; `after` for the end of a range."""
@@ -245,7 +267,25 @@ class RangeRelease:
         """What was drawn: `level`, `node`, `start`, `end`, `value`, and the `estimate` in which nodes add up."""
         return self._nodes
 
+    def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
+        """Its quartiles."""
+        import polars as pl
+
+        quartiles = self.quantile_rows(QUARTILES, confidence=confidence)
+        level = float(as_confidence(confidence))
+        return Summary(
+            title=f"a tree of counts of {self.name!r}, {self.grid.bins:,} bins in {self.grid.levels} levels",
+            rows=pl.DataFrame(quartiles).select(pl.all().cast(pl.String)),
+            words=4,
+            answers={"quantiles": [{**row, "confidence": level} for row in quartiles]},
+        )
+
     # ---- trust ----
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the verifier found, for all levels together."""
+        return self._certificate
 
     def verify(self) -> Certificate:
         """Rebuild the law's table from the stated parameters, derive what holds for all levels, and compare.
@@ -262,28 +302,56 @@ class RangeRelease:
             raise PrivacyViolation("the release holds values below the threshold it states.")
         return found
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write one Parquet file that other tools can open; complete or not there at all."""
-        from dptally.releases.range_release_file import save_ranges
+    # ---- file and page ----
 
-        save_ranges(self, Path(path), overwrite=overwrite)
+    def facts(self) -> dict[str, Any]:
+        """The name of the value column, how values became bins, and the law."""
+        return {"value": self.name, "grid": self.grid.facts(), "law": self.law.facts()}
 
-    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
-        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
-        from dptally.report import write
+    def stored_rows(self) -> pa.Table:
+        """The columns of `nodes`; reading takes `level`, `node` and `value`, and computes the others again."""
+        return self.nodes()
 
-        write(self, path, overwrite=overwrite, **options)
+    @classmethod
+    def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
+        """The release back from the columns and the metadata of a file."""
+        import pyarrow as pa
+
+        grid, law = Grid.read(facts["grid"]), law_from_facts(facts["law"])
+        nodes = law.node_sums()
+        level, node, value = (
+            np.asarray(table.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64)
+            for name in ("level", "node", "value")
+        )
+        if len(level) and not 1 <= level.min() <= level.max() <= grid.levels:
+            raise ValueError("no such level")
+        values = []
+        for number in range(1, grid.levels + 1):
+            places, size = node[level == number], grid.nodes(number)
+            inside = not len(places) or 0 <= places.min() <= places.max() < size
+            if not inside or len(np.unique(places)) < len(places):
+                raise ValueError("no such node, or twice")
+            if law.complete and len(places) != size:
+                raise ValueError("a node is missing")
+            found = np.zeros(size, dtype=np.int64)
+            found[places] = value[level == number]
+            values.append(found)
+        if len(value) and not (nodes.smallest <= value.min() and value.max() <= nodes.largest):
+            raise ValueError("not a reported value")
+        guarantee = read_guarantee(facts["guarantee"])
+        certificate = read_certificate(facts["certificate"], Certificate)
+        return cls(grid, str(facts["value"]), values, guarantee, certificate, law)
 
     def describe(self) -> dict[str, Any]:
-        """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.releases.range_release_file import metadata
+        """What is guaranteed and how it was verified, as plain data for JSON."""
+        return {**super().describe(), "nodes_released": len(self)}
 
-        return {**metadata(self), "nodes_released": len(self), "guarantee_text": str(self.guarantee)}
+    def contents(self, asked: Asked) -> Report:
+        """What a page says about the release."""
+        from dptally.report.of_ranges import report_of_ranges
+
+        return report_of_ranges(self, asked)
 
 
-def as_share(q: object) -> Fraction:
-    """Read a share from 0 to 1."""
-    share = as_fraction("q", q)
-    if not 0 <= share <= 1:
-        raise InvalidParameter(f"q must be from 0 to 1, got {q}.")
-    return share
+def _plain(value: Value | None) -> object:
+    return value.isoformat() if isinstance(value, datetime.date) else value

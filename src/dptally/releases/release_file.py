@@ -1,90 +1,117 @@
-"""The release file: one Parquet file, readable by other tools, with versioned metadata inside.
+"""The file of a release of any kind: one Parquet file, readable by other tools, with versioned metadata inside.
 
-Columns: the key column(s), then `value`, `estimate`, `lower`, `upper` (bounds at 95 %). The metadata is one JSON object
-under the key ``dptally``: parameters as exact fractions, never anything of the input but what was released. Reading
-takes the keys, the values and the metadata; estimates and bounds are computed anew. Nothing in the file is executed.
+The metadata is one JSON object under the key ``dptally``: `format_version`, `kind`, `guarantee`, `certificate`, and
+what the kind adds (see `facts` of each class): parameters as exact fractions, never anything of the input but what was
+released. Columns are those of `stored_rows` of the kind; what can be computed from the others is computed again when
+the file is read. Nothing in a file is executed. Files of version 1 are read by `dptally.releases.version_1`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import contextlib
+import importlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dptally.laws.registry import law_from_facts
-from dptally.laws.shortfall import Shortfall
-from dptally.releases.release import RESERVED_COLUMNS, Release
-from dptally.releases.release_metadata import (
-    facts_of,
-    intact,
-    read_certificate,
-    read_guarantee,
-    read_table,
-    write_table,
-)
-from dptally.releases.released_rows import check_rows
+from dptally.errors import UnreadableRelease
+from dptally.files import check_target, complete_or_absent
+from dptally.privacy.stored_facts import DAMAGE, facts_of, read_json
+from dptally.releases import version_1
+from dptally.releases.bounded_tables import read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT_VERSION", "load_release", "metadata", "save"]
+    from dptally.releases.base import Release
 
-FORMAT_VERSION = 1
-_NAME = "dptally"
-_LARGEST_SHORTFALL, _LARGEST_SCALE = 1 << 61, 1 << 40  # added to a value, it stays a number of 64 bits
+__all__ = ["FORMAT_VERSION", "KINDS", "load_release", "metadata", "read_release", "write_release"]
+
+FORMAT_VERSION = 2
+NAME = b"dptally"
+KINDS = {
+    "table": "dptally.releases.table_release:TableRelease",
+    "compact": "dptally.releases.compact_release:CompactRelease",
+    "ranges": "dptally.releases.range_release:RangeRelease",
+    "prefixes": "dptally.releases.prefix_tree:PrefixTree",
+}
+"""Which class reads files of a kind; imported when it is needed."""
+
+_Kind = TypeVar("_Kind", bound="Release")
 
 
 def metadata(release: Release) -> dict[str, Any]:
     """Everything about a release but its rows, as plain data."""
     return {
         "format_version": FORMAT_VERSION,
-        "key": list(release.key),
+        "kind": release.kind,
         "guarantee": facts_of(release.guarantee),
-        "law": release.law.facts(),
         "certificate": facts_of(release.certificate),
-        "shortfall": None if release.shortfall is None else asdict(release.shortfall),
+        **release.facts(),
     }
 
 
-def save(release: Release, path: Path, *, overwrite: bool) -> None:
+def write_release(release: Release, path: Path, *, overwrite: bool) -> None:
     """Write the file under its name only when it is complete and on disk."""
-    write_table(release.to_arrow(), metadata(release), path, name=_NAME, overwrite=overwrite)
+    import pyarrow.parquet as pq
+
+    check_target(path, overwrite=overwrite)
+    packed = json.dumps(metadata(release)).encode()
+    table = release.stored_rows().replace_schema_metadata({NAME: packed})
+    with complete_or_absent(path, overwrite=overwrite) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
-def load_release(path: str | Path) -> Release:
-    """Read the file of a table of keys; `dptally.load` reads files of every kind.
+def load_release(path: str | Path, kind: type[_Kind]) -> _Kind:
+    """Read a release that is of this kind: `Release` for any.
 
     Raises:
         UnreadableRelease: if the file is missing, damaged, not such a release, or of a newer version.
     """
     place = Path(path)
-    table, facts = read_table(place, name=_NAME, what="a dptally release", version=FORMAT_VERSION)
+    table, facts = read_release(place)
     with intact(place):
-        return _parse(table, facts)
+        module, name = KINDS[facts["kind"]].split(":")
+        found = getattr(importlib.import_module(module), name)
+        release = found.from_facts(table, facts)
+    if not isinstance(release, kind):
+        raise UnreadableRelease(f"{place} is {release.noun}, and not {kind.noun}; dptally.load reads every kind.")
+    return release
 
 
-def _parse(table: pa.Table, facts: dict[str, Any]) -> Release:
+def read_release(place: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Rows and metadata of a release file, those of version 1 as version 2 would have written them.
+
+    Raises:
+        UnreadableRelease: as `load_release`.
+    """
+    if version_1.is_compact(place):
+        with intact(place):
+            return version_1.read_compact(place)
+    table = read_table(place)
+    held = table.schema.metadata or {}
+    name = next((name for name in (NAME, *version_1.NAMES) if name in held), None)
+    if name is None:
+        raise UnreadableRelease(f"{place} is a Parquet file but not a dptally release.")
+    with intact(place):
+        facts = read_json(held[name])
+        version = facts["format_version"]
+        if version == version_1.FORMAT_VERSION and not isinstance(version, bool):
+            return table, version_1.upgraded(facts, name)
+        if version != FORMAT_VERSION or name != NAME:
+            raise version_1.other_version(version)
+    return table, facts
+
+
+@contextlib.contextmanager
+def intact(place: Path) -> Iterator[None]:
+    """Say of whatever fails in the block that the file is damaged, and nothing of what it holds."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    law = law_from_facts(facts["law"])
-    guarantee, certificate = read_guarantee(facts["guarantee"]), read_certificate(facts["certificate"])
-    shortfall = _read_shortfall(facts.get("shortfall"))
-    key = [str(name) for name in facts["key"]]
-    if key != [name for name in table.column_names if name not in RESERVED_COLUMNS]:
-        raise ValueError("not the names of key columns")
-    rows = table.select([*key, "value"])
-    values = rows.column("value").cast(pa.int64())
-    values = values if law.values else pc.fill_null(values, 1)
-    rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None).combine_chunks()
-    check_rows(rows, law)
-    return Release(rows, guarantee, certificate, law, shortfall)
-
-
-def _read_shortfall(facts: dict[str, Any] | None) -> Shortfall | None:
-    if facts is None:
-        return None
-    found = Shortfall(int(facts["reported"]), int(facts["scale"]), int(facts["parts"]))
-    if not (0 <= found.reported <= _LARGEST_SHORTFALL and 0 <= found.scale <= _LARGEST_SCALE and found.parts >= 1):
-        raise ValueError("not a shortfall")
-    return found
+    try:
+        yield
+    except UnreadableRelease as error:  # which says what is wrong, of a file it does not know
+        raise UnreadableRelease(f"{place} {error}") from None
+    except (pa.ArrowException, *DAMAGE):
+        raise UnreadableRelease(f"{place} has damaged metadata or rows.") from None

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dptally.report.drawing import Chart
 from dptally.report.markup import Child, Markup, tag
 
-__all__ = ["Report", "Section", "Tile", "command", "facts", "figure", "listed", "number_table", "paragraph"]
+__all__ = ["Asked", "Report", "Section", "Tile", "command", "facts", "figure", "listed", "number_table", "paragraph"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a page is asked to show.
+
+    Attributes:
+        title: heading of the page; None to name the key columns.
+        n: how many keys the table lists at most.
+        confidence: of intervals.
+        file_name: of the release's file, for command lines; None to leave it open.
+        fingerprint: its SHA-256.
+    """
+
+    title: str | None
+    n: int
+    confidence: Fraction
+    file_name: str | None
+    fingerprint: str | None
 
 
 @dataclass(frozen=True)

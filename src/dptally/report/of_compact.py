@@ -6,17 +6,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.report.charts import error_chart
-from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.contents import Asked, Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, join
-from dptally.report.words import (
-    certificate_section,
-    citation_section,
-    guarantee_section,
-    guarantee_tiles,
-    percent,
-    shell_word,
-    warning,
-)
+from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.releases.compact_release import CompactRelease
@@ -27,20 +19,17 @@ _SURE = tuple(Fraction(*pair) for pair in ((1, 2), (8, 10), (9, 10), (95, 100), 
 _ROOM_FOR = {"subsample": "occurrences, chosen at random where there are more", "refuse": "distinct keys"}
 
 
-def report_of_compact(
-    release: CompactRelease, *, title: str | None, file_name: str | None, fingerprint: str | None
-) -> Report:
+def report_of_compact(release: CompactRelease, asked: Asked) -> Report:
     """Everything a page says about a compact release; see `dptally.report.write`."""
     universe = release.universe
     size = f"{universe.size:,}" if universe.size < 10**12 else f"{float(universe.size):.3g}"
-    heading = title or f"Counts of all keys of {universe.name}"
+    heading = asked.title or f"Counts of all keys of {universe.name}"
     errors = [(release.error(1 - sure), float(sure)) for sure in _SURE]
     steps = [(release.error(1 - Fraction(part, 40)), part / 40) for part in range(1, 40)]
     chart = error_chart(sorted({*steps, *errors}))
     rows: list[list[Child]] = [[f"{100 * sure:.6g} %", f"{error:,}"] for error, sure in errors]
-    file = shell_word(file_name or "FILE")
+    file = shell_word(asked.file_name or "FILE")
     sections = (
-        guarantee_section(release.guarantee),
         Section(
             "errors",
             "How good values are",
@@ -69,13 +58,10 @@ def report_of_compact(
                 ),
             ),
         ),
-        certificate_section(release.certificate, file_name),
-        citation_section(release.guarantee, release.certificate, heading, fingerprint),
     )
     tiles = (
         Tile(size, "keys have a value"),
-        *guarantee_tiles(release.guarantee),
         Tile(f"{release.error('0.05'):,}", f"largest distance of a value from its count, {percent(0.95)} sure"),
     )
     summary = "Counts of every key of a public universe under differential privacy, in one small file."
-    return Report(heading, summary, warning(release.guarantee), tiles, sections, (chart,))
+    return page_about(release, asked, heading=heading, summary=summary, tiles=tiles, sections=sections, charts=[chart])

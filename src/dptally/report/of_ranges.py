@@ -5,22 +5,13 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import chance_chart, histogram_chart, share_chart
-from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.contents import Asked, Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, join, tag
 from dptally.report.scales import short_number
-from dptally.report.words import (
-    certificate_section,
-    citation_section,
-    guarantee_section,
-    guarantee_tiles,
-    percent,
-    shell_word,
-    warning,
-)
+from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.releases.range_release import RangeRelease
@@ -33,13 +24,11 @@ _SHARES = 32
 _QUANTILES = ("0.05", "0.1", "0.25", "0.5", "0.75", "0.9", "0.95")
 
 
-def report_of_ranges(
-    release: RangeRelease, *, title: str | None, confidence: object, file_name: str | None, fingerprint: str | None
-) -> Report:
+def report_of_ranges(release: RangeRelease, asked: Asked) -> Report:
     """Everything a page says about a tree of counts; see `dptally.report.write`."""
-    level = as_confidence(confidence)
+    level = asked.confidence
     name = key_label(release.name, longest=60)
-    heading = title or f"Distribution of {name}"
+    heading = asked.title or f"Distribution of {name}"
     charts: list[Chart] = [_histogram(release, name), _shares(release, name, level)]
     total = release.total(confidence=level)
     quantiles = [release.quantile(q, confidence=level) for q in _QUANTILES]
@@ -66,7 +55,7 @@ def report_of_ranges(
             [("Units in all", f"{total.estimate:,.0f} (from {total.lower:,.0f} to {total.upper:,.0f}, {sure} sure)")]
         ),
     )
-    program = f"import dptally; print(dptally.load_ranges({file_name or 'FILE'!r}).quantile(0.5))"
+    program = f"import dptally; print(dptally.load({asked.file_name or 'FILE'!r}).quantile(0.5))"
     middle = release.grid.bins // 2
     low, high = release.grid.interval(0)[0], release.grid.interval(max(0, middle - 1))[1]
     half = release.range(None, high, confidence=level)
@@ -83,10 +72,7 @@ def report_of_ranges(
         ),
         command(f"python -c {shell_word(program)}"),
     )
-    sections = [
-        guarantee_section(release.guarantee),
-        Section("distribution", "How values are distributed", answers),
-    ]
+    sections = [Section("distribution", "How values are distributed", answers)]
     curve = reporting_curve(release.law)
     if curve.hides:
         charts.append(chance_chart(curve, of="a part of the interval"))
@@ -97,18 +83,13 @@ def report_of_ranges(
         sections.append(
             Section("chance", "What chance a part had to appear", join(paragraph(words), figure(charts[-1])))
         )
-    sections += [
-        Section("questions", "Questions one can ask", questions),
-        certificate_section(release.certificate, file_name),
-        citation_section(release.guarantee, release.certificate, heading, fingerprint),
-    ]
+    sections.append(Section("questions", "Questions one can ask", questions))
     tiles = (
         Tile(f"{total.estimate:,.0f}", "units, estimated"),
-        *guarantee_tiles(release.guarantee),
         Tile(f"{release.grid.bins:,}", "parts of the public interval"),
     )
     summary = "Quantiles and ranges of a column of values under differential privacy."
-    return Report(heading, summary, warning(release.guarantee), tiles, tuple(sections), tuple(charts))
+    return page_about(release, asked, heading=heading, summary=summary, tiles=tiles, sections=sections, charts=charts)
 
 
 def _value(value: object) -> str:

@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.report.charts import bar_chart, bars_of, chance_chart, rank_chart
-from dptally.report.contents import Report, Section, Tile, command, facts, figure, listed, number_table, paragraph
-from dptally.report.markup import Child, Markup, join, tag
-from dptally.report.words import (
-    certificate_section,
-    citation_section,
-    guarantee_section,
-    guarantee_tiles,
-    percent,
-    shell_word,
-    warning,
+from dptally.report.contents import (
+    Asked,
+    Report,
+    Section,
+    Tile,
+    command,
+    facts,
+    figure,
+    listed,
+    number_table,
+    paragraph,
 )
+from dptally.report.markup import Child, Markup, join, tag
+from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.estimates.subset_sums import Sum
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
     from dptally.report.drawing import Chart
 
 __all__ = ["report_of_table"]
@@ -34,36 +36,27 @@ _LONGEST = 120
 _EXAMPLE_FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)
 
 
-def report_of_table(
-    release: Release,
-    *,
-    title: str | None,
-    n: int,
-    confidence: object,
-    file_name: str | None,
-    fingerprint: str | None,
-) -> Report:
+def report_of_table(release: TableRelease, asked: Asked) -> Report:
     """Everything a page says about a table of keys; see `dptally.report.write`."""
-    level = as_confidence(confidence)
+    level = asked.confidence
     names = " and ".join(key_label(name, longest=40) for name in release.key)
-    heading = title or f"Release by {names}"
+    heading = asked.title or f"Release by {names}"
     curve = reporting_curve(release.law)
     charts: list[Chart] = []
-    sections = [guarantee_section(release.guarantee), _keys_section(release, n, percent(float(level)), level, charts)]
+    sections = [_keys_section(release, asked.n, percent(float(level)), level, charts)]
     if release.law.values and len(release):
         sections.append(_frequencies_section(release, curve, level, charts))
     sections.append(_chance_section(release, curve, charts))
-    sections.append(_questions_section(release, level, file_name))
-    sections.append(certificate_section(release.certificate, file_name))
-    sections.append(citation_section(release.guarantee, release.certificate, heading, fingerprint))
-    tiles: tuple[Tile, ...] = (Tile(f"{len(release):,}", "released key" if len(release) == 1 else "released keys"),)
-    tiles += guarantee_tiles(release.guarantee)
+    sections.append(_questions_section(release, level, asked.file_name))
+    tiles = [Tile(f"{len(release):,}", "released key" if len(release) == 1 else "released keys")]
     if curve.hides and curve.likely:
-        tiles += (Tile(f"{curve.likely:,}", "frequency from which 95 % of keys appear"),)
-    return Report(heading, _summary(release), warning(release.guarantee), tiles, tuple(sections), tuple(charts))
+        tiles.append(Tile(f"{curve.likely:,}", "frequency from which 95 % of keys appear"))
+    return page_about(
+        release, asked, heading=heading, summary=_summary(release), tiles=tiles, sections=sections, charts=charts
+    )
 
 
-def _summary(release: Release) -> str:
+def _summary(release: TableRelease) -> str:
     promise = release.guarantee
     unit = "row" if promise.unit is None else key_label(promise.unit, longest=40)
     what = "Keys and counts" if release.law.values else "Keys, without counts,"
@@ -83,7 +76,7 @@ def _cell(amount: object) -> Child:
     return "–" if amount is None else f"{amount:,}"
 
 
-def _keys_section(release: Release, n: int, sure: str, level: object, charts: list[Chart]) -> Section:
+def _keys_section(release: TableRelease, n: int, sure: str, level: object, charts: list[Chart]) -> Section:
     """The most frequent keys: a chart, and a table."""
     title = "Most frequent keys" if release.law.values else "Released keys"
     if not len(release):
@@ -134,7 +127,7 @@ def _keys_section(release: Release, n: int, sure: str, level: object, charts: li
     return Section("keys", title, join(parts))
 
 
-def _reading(release: Release, level: object) -> list[Child]:
+def _reading(release: TableRelease, level: object) -> list[Child]:
     """How the numbers of the table are to be read."""
     if not release.law.values:
         return ["Counts were not released: of a key that is listed it is known that it occurs, and no more."]
@@ -151,7 +144,7 @@ def _reading(release: Release, level: object) -> list[Child]:
     return notes
 
 
-def _frequencies_section(release: Release, curve: ReportingCurve, level: object, charts: list[Chart]) -> Section:
+def _frequencies_section(release: TableRelease, curve: ReportingCurve, level: object, charts: list[Chart]) -> Section:
     """All released frequencies, over what privacy hides."""
     table = release.top(len(release), confidence=level).sort("estimate", descending=True, maintain_order=True)
     columns = [table.get_column(name).to_numpy() for name in ("estimate", "lower", "upper")]
@@ -172,7 +165,7 @@ def _frequencies_section(release: Release, curve: ReportingCurve, level: object,
     return Section("frequencies", "How frequent keys are", join(parts))
 
 
-def _chance_section(release: Release, curve: ReportingCurve, charts: list[Chart]) -> Section:
+def _chance_section(release: TableRelease, curve: ReportingCurve, charts: list[Chart]) -> Section:
     """What chance a key had to appear."""
     title = "What chance a key had to appear"
     if not curve.hides:
@@ -207,7 +200,7 @@ def _chance(chance: float) -> str:
     return f"{100 * chance:.3g} %" if chance >= 1e-4 else f"{chance:.1e}"
 
 
-def _questions_section(release: Release, level: object, file_name: str | None) -> Section:
+def _questions_section(release: TableRelease, level: object, file_name: str | None) -> Section:
     """Examples of questions, with their answers and commands."""
     file = shell_word(file_name or "FILE")
     parts: list[Markup] = [
@@ -254,7 +247,7 @@ def _question(asked: str, answer: Sum, line: str, released: int) -> Markup:
     return join(tag("h3", asked), paragraph(words), command(line))
 
 
-def _example_condition(release: Release) -> tuple[str, str] | None:
+def _example_condition(release: TableRelease) -> tuple[str, str] | None:
     """A condition on the first key column: a first letter, or numbers from the middle one on."""
     import polars as pl
 

@@ -5,21 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dptally.estimates.frequencies import as_confidence, together_in_words
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
-from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.contents import Asked, Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
-from dptally.report.words import (
-    certificate_section,
-    citation_section,
-    guarantee_section,
-    guarantee_tiles,
-    percent,
-    shell_word,
-    warning,
-)
+from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.releases.prefix_tree import PrefixTree
@@ -30,59 +21,44 @@ __all__ = ["report_of_tree"]
 _BARS, _LINES, _LONGEST = 12, 300, 120
 
 
-def report_of_tree(
-    tree: PrefixTree, *, title: str | None, n: int, confidence: object, file_name: str | None, fingerprint: str | None
-) -> Report:
+def report_of_tree(tree: PrefixTree, asked: Asked) -> Report:
     """Everything a page says about a tree of prefixes; see `dptally.report.write`."""
-    level = as_confidence(confidence)
-    heading = title or "Frequent strings, by their prefixes"
-    law = tree.plan.observation_model
+    heading = asked.title or "Frequent strings, by their prefixes"
+    law = tree.law
     curve = reporting_curve(law)
     charts: list[Chart] = []
-    sections = [
-        guarantee_section(tree.guarantee),
-        _values(tree, n, level, charts),
-        _drawing(tree),
-    ]
+    sections = [_values(tree, asked, charts), _drawing(tree)]
     charts.append(chance_chart(curve, of="a prefix"))
     words = (
         f"In every round each unit's vote is kept with chance {float(law.rate):.3g}, and a prefix appears if at least "
         f"{law.threshold:,} votes were kept. A string is found only if all its prefixes are."
     )
     sections.append(Section("chance", "What chance a prefix had to appear", join(paragraph(words), figure(charts[-1]))))
-    program = f"import dptally; print(dptally.load({file_name or 'FILE'!r}).top(20))"
-    sections += [
-        Section(
-            "questions",
-            "Questions one can ask",
-            join(
-                paragraph("Which strings and prefixes are the most frequent? Asking costs no privacy."),
-                command(f"python -c {shell_word(program)}"),
-                facts(
-                    [
-                        ("Levels", ", ".join(str(length) for length in tree.plan.lengths) + " symbols"),
-                        ("Rounds", f"{tree.plan.rounds:,}"),
-                        ("Votes kept", f"{100 * float(law.rate):.3g} %"),
-                        ("Threshold", f"{law.threshold:,} votes"),
-                    ]
-                ),
-            ),
+    program = f"import dptally; print(dptally.load({asked.file_name or 'FILE'!r}).top(20))"
+    questions = join(
+        paragraph("Which strings and prefixes are the most frequent? Asking costs no privacy."),
+        command(f"python -c {shell_word(program)}"),
+        facts(
+            [
+                ("Levels", ", ".join(str(length) for length in tree.plan.lengths) + " symbols"),
+                ("Rounds", f"{tree.plan.rounds:,}"),
+                ("Votes kept", f"{100 * float(law.rate):.3g} %"),
+                ("Threshold", f"{law.threshold:,} votes"),
+            ]
         ),
-        certificate_section(tree.certificate, file_name),
-        citation_section(tree.guarantee, tree.certificate, heading, fingerprint),
-    ]
-    tiles: tuple[Tile, ...] = (Tile(f"{len(tree):,}", "released prefix" if len(tree) == 1 else "released prefixes"),)
-    tiles += guarantee_tiles(tree.guarantee)
+    )
+    sections.append(Section("questions", "Questions one can ask", questions))
+    tiles = [Tile(f"{len(tree):,}", "released prefix" if len(tree) == 1 else "released prefixes")]
     if curve.likely:
-        tiles += (Tile(f"{curve.likely:,}", "frequency from which 95 % of prefixes appear, in one round"),)
+        tiles.append(Tile(f"{curve.likely:,}", "frequency from which 95 % of prefixes appear, in one round"))
     summary = "Frequent strings, found level by level over their prefixes, under differential privacy."
-    return Report(heading, summary, warning(tree.guarantee), tiles, tuple(sections), tuple(charts))
+    return page_about(tree, asked, heading=heading, summary=summary, tiles=tiles, sections=sections, charts=charts)
 
 
-def _values(tree: PrefixTree, n: int, level: object, charts: list[Chart]) -> Section:
+def _values(tree: PrefixTree, asked: Asked, charts: list[Chart]) -> Section:
     """Whole values, and prefixes of the last length, most frequent first."""
     title = "Most frequent strings"
-    top = tree.top(n, confidence=level)
+    top = tree.top(asked.n, confidence=asked.confidence)
     if not len(top):
         return Section("keys", title, paragraph("No whole string was frequent enough to be found."))
     parts: list[Markup] = []
@@ -91,7 +67,7 @@ def _values(tree: PrefixTree, n: int, level: object, charts: list[Chart]) -> Sec
         Bar(_name(row["prefix"], row["whole"], 40), float(row["estimate"]), float(row["lower"]), float(row["upper"]))
         for row in known[:_BARS]
     ]
-    sure = percent(float(as_confidence(level)))
+    sure = percent(float(asked.confidence))
     if bars:
         charts.append(bar_chart(bars, sure))
         parts.append(figure(charts[-1]))
@@ -104,7 +80,7 @@ def _values(tree: PrefixTree, n: int, level: object, charts: list[Chart]) -> Sec
         ]
         for place, row in enumerate(top.iter_rows(named=True), start=1)
     ]
-    parts.append(paragraph(together_in_words(as_confidence(level), "prefixes")))
+    parts.append(paragraph(tree.top_in_words(confidence=asked.confidence)))
     caption = f"Strings, most frequent first, with {sure} confidence intervals. An ellipsis marks a prefix."
     columns = ["Rank", "String", "Estimate", "At least", "At most"]
     parts.append(

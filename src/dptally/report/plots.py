@@ -18,14 +18,14 @@ from dptally.report.prefix_chart import tree_chart
 from dptally.report.words import percent
 
 if TYPE_CHECKING:
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["Chart", "check_format", "release_chart", "save", "tree_chart"]
 
 _HEIGHT = 290
 
 
-def release_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -> Chart:
+def release_chart(release: TableRelease, *, n: int = 20, confidence: object = 0.95) -> Chart:
     """The most frequent released keys with confidence intervals, beside the chance of a key to be released.
 
     Args:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
-from dptally.report.contents import Section, Tile, command, facts, listed, paragraph
+from dptally.report.contents import Asked, Report, Section, Tile, command, facts, listed, paragraph
 from dptally.report.markup import Markup, join, tag
 from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     from dptally.privacy.guarantee import Guarantee
+    from dptally.releases.base import Release
+    from dptally.report.drawing import Chart
     from dptally.verifiers.compact import CompactCertificate
 
-__all__ = [
-    "certificate_section",
-    "citation_section",
-    "guarantee_section",
-    "guarantee_tiles",
-    "number",
-    "percent",
-    "shell_word",
-    "warning",
-]
+__all__ = ["number", "page_about", "percent", "shell_word"]
 
 _LONGEST_NAME = 60
 _WELL, _WEAKLY = 0.75, 0.95  # chances of a right guess, up to which the promise is called good, or limited
@@ -74,12 +68,44 @@ def percent(share: float, *, up: bool = False) -> str:
     return f"{math.ceil(10 * found - 1e-9) / 10:.1f} %" if up else f"{found:.6g} %"
 
 
-def warning(guarantee: Guarantee) -> str | None:
-    """What must be said first of a release that promises nothing."""
-    return None if guarantee.private else str(guarantee)
+def page_about(
+    release: Release,
+    asked: Asked,
+    *,
+    heading: str,
+    summary: str,
+    tiles: Sequence[Tile],
+    sections: Sequence[Section],
+    charts: Sequence[Chart],
+) -> Report:
+    """The page of a release of any kind: its guarantee first, how it was verified and how to cite it last.
+
+    Args:
+        release: what the page is about.
+        asked: what it is asked to show.
+        heading: of the page.
+        summary: one sentence below it.
+        tiles: numbers at its head; epsilon and delta go after the first one.
+        sections: what the kind of release adds.
+        charts: all charts of the sections.
+    """
+    guarantee, certificate = release.guarantee, release.certificate
+    return Report(
+        heading,
+        summary,
+        None if guarantee.private else str(guarantee),
+        (*tiles[:1], *_guarantee_tiles(guarantee), *tiles[1:]),
+        (
+            _guarantee_section(guarantee),
+            *sections,
+            _certificate_section(certificate, asked.file_name),
+            _citation_section(guarantee, certificate, heading, asked.fingerprint),
+        ),
+        tuple(charts),
+    )
 
 
-def guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
+def _guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
     """Epsilon and delta."""
     if not guarantee.private:
         return (Tile("none", "is the guarantee"),)
@@ -89,7 +115,7 @@ def guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
     )
 
 
-def guarantee_section(guarantee: Guarantee) -> Section:
+def _guarantee_section(guarantee: Guarantee) -> Section:
     """What is promised, first in plain words, then in the words of the definition."""
     if not guarantee.private:
         body = paragraph("Nothing is promised. The draw was seeded, so that it can be repeated, for a test.")
@@ -139,7 +165,7 @@ def _lead(guess: float, unit: str) -> str:
     return f"This release protects any one {unit} weakly: see how much can be told."
 
 
-def certificate_section(certificate: Certificate | CompactCertificate, file_name: str | None) -> Section:
+def _certificate_section(certificate: Certificate | CompactCertificate, file_name: str | None) -> Section:
     """How the promise was checked, with the numbers of the judge."""
     rows: list[tuple[str, str | Markup]] = []
     if isinstance(certificate, Certificate):
@@ -185,7 +211,7 @@ def shell_word(text: str) -> str:
     return f'"{text}"' if "'" in text and not set(text) & set('"$`\\!') else quoted
 
 
-def citation_section(
+def _citation_section(
     guarantee: Guarantee, certificate: Certificate | CompactCertificate, title: str, fingerprint: str | None
 ) -> Section:
     """How to cite the release and the method."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
+from dptally.estimates.frequencies import as_confidence
 from dptally.files import check_target, complete_or_absent
+from dptally.report.contents import Asked
 from dptally.report.page import put_together
 
 if TYPE_CHECKING:
-    from dptally.releases.any_release import AnyRelease
+    from dptally.releases.base import Release
     from dptally.report.contents import Report
 
 __all__ = ["CHART_FORMATS", "make_report", "page", "write", "write_charts"]
@@ -21,51 +23,35 @@ _LARGEST_TABLE = 1000
 
 
 def make_report(
-    release: AnyRelease,
+    release: Release,
     *,
     title: str | None = None,
     n: int = 200,
     confidence: object = 0.95,
     file: str | Path | None = None,
 ) -> Report:
-    """What a page says about a release, after its certificate was checked again.
+    """What a page says about a release, after it was verified again.
 
     Args:
         release: a release of any kind.
         title: heading of the page; None to name the key columns.
         n: how many keys the table lists at most.
-        confidence: of bounds.
+        confidence: of intervals.
         file: the release's file, for command lines and its SHA-256; None to leave them open.
 
     Raises:
-        PrivacyViolation: if the release does not keep what it promises; see its `verify`.
+        PrivacyViolation: if the release does not keep its guarantee; see its `verify`.
     """
-    from dptally.releases.compact_release import CompactRelease
-    from dptally.releases.range_release import RangeRelease
-    from dptally.releases.release import Release
-    from dptally.report.of_compact import report_of_compact
-    from dptally.report.of_ranges import report_of_ranges
-    from dptally.report.of_table import report_of_table
-    from dptally.report.of_tree import report_of_tree
-
     if not 0 <= n <= _LARGEST_TABLE:
         raise InvalidParameter(f"n must be from 0 to {_LARGEST_TABLE:,}, got {n}.")
     release.verify()
     name = None if file is None else Path(file).name
     fingerprint = None if file is None else _fingerprint(Path(file))
-    if isinstance(release, Release):
-        return report_of_table(
-            release, title=title, n=n, confidence=confidence, file_name=name, fingerprint=fingerprint
-        )
-    if isinstance(release, CompactRelease):
-        return report_of_compact(release, title=title, file_name=name, fingerprint=fingerprint)
-    if isinstance(release, RangeRelease):
-        return report_of_ranges(release, title=title, confidence=confidence, file_name=name, fingerprint=fingerprint)
-    return report_of_tree(release, title=title, n=n, confidence=confidence, file_name=name, fingerprint=fingerprint)
+    return release.contents(Asked(title, n, as_confidence(confidence), name, fingerprint))
 
 
 def page(
-    release: AnyRelease,
+    release: Release,
     *,
     title: str | None = None,
     n: int = 200,
@@ -77,7 +63,7 @@ def page(
 
 
 def write(
-    release: AnyRelease,
+    release: Release,
     path: str | Path,
     *,
     title: str | None = None,
@@ -89,16 +75,16 @@ def write(
     """Write the page of a release, complete or not at all.
 
     Args:
-        release: a `Release`, `CompactRelease`, `RangeRelease` or prefix tree.
+        release: a release of any kind.
         path: where to; its name ends in .html.
         title: heading of the page; None to name the key columns.
         n: how many keys the table lists at most, up to 1000.
-        confidence: of bounds.
+        confidence: of intervals.
         file: the release's file, for command lines to copy and its SHA-256.
         overwrite: whether an existing page may be replaced.
 
     Raises:
-        PrivacyViolation: if the release does not keep what it promises.
+        PrivacyViolation: if the release does not keep its guarantee.
     """
     place = Path(path)
     check_page(place, overwrite=overwrite)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dptally.mechanisms.base import in_order_of_keys
-from dptally.releases.release import Release
 from dptally.releases.release_file import metadata
+from dptally.releases.table_release import TableRelease
 from dptally.spark.jobs import run
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ class SparkRelease(DataFrame):
         )
         return f"<SparkRelease by {', '.join(self.columns[:-1])}: {promise}>"
 
-    def to_release(self) -> Release:
-        """Bring the rows to the driver, as the `Release` that `publish` returns by default.
+    def to_release(self) -> TableRelease:
+        """Bring the rows to the driver, as the `TableRelease` that `publish` returns by default.
 
         Raises:
             InvalidParameter: they do not fit.
         """
         rows = run(self, self.toArrow, stage="collecting the release", progress=None)
-        return Release(release_rows(rows, tuple(self.columns[:-1])), self.guarantee, self.certificate, self.law)
+        return TableRelease(release_rows(rows, tuple(self.columns[:-1])), self.guarantee, self.certificate, self.law)
 
     def save(self, directory: str) -> None:
         """Write the rows as Parquet files, and what is promised as ``_dptally.json`` beside them.
@@ -67,7 +67,9 @@ class SparkRelease(DataFrame):
             InvalidSource: it exists, or cannot be written.
         """
         empty = self.limit(0).toArrow()
-        described = Release(release_rows(empty, tuple(self.columns[:-1])), self.guarantee, self.certificate, self.law)
+        described = TableRelease(
+            release_rows(empty, tuple(self.columns[:-1])), self.guarantee, self.certificate, self.law
+        )
         facts = json.dumps(metadata(described), indent=2)
         run(self, lambda: self.write.parquet(directory), stage="writing the release", progress=None)
         run(self, lambda: self._write_text(f"{directory}/_dptally.json", facts), stage="writing", progress=None)

@@ -51,7 +51,7 @@ from dptally.summaries.misra_gries import MisraGries
 
 if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger
-    from dptally.releases.release import Release
+    from dptally.releases.table_release import TableRelease
 
 __all__ = ["SketchStream"]
 
@@ -226,7 +226,9 @@ class SketchStream:
 
     # Publishing.
 
-    def publish(self, epsilon: Budget, delta: Budget, *, ledger: AnyLedger | None = None, **options: Any) -> Release:
+    def publish(
+        self, epsilon: Budget, delta: Budget, *, ledger: AnyLedger | None = None, **options: Any
+    ) -> TableRelease:
         """Release what has been read so far; options as for `MisraGriesSketch.publish`.
 
         Each publication is a release of its own, which pays in full.
@@ -243,7 +245,7 @@ class SketchStream:
 
     def publish_every(
         self,
-        deliver: Callable[[Release], None],
+        deliver: Callable[[TableRelease], None],
         *,
         epsilon: Budget,
         delta: Budget,

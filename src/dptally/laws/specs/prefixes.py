@@ -71,9 +71,7 @@ class PrefixSpec(Spec):
         rounds = TrieRounds(self.plan, unit=guarantee.unit, private=guarantee.private)
         for counts in outputs:
             rounds.receive(counts)
-        tree = rounds.tree()
-        tree.guarantee = guarantee
-        return tree
+        return rounds.tree().stating(guarantee)
 
     def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
         """The type of values that have no declared one: that of the domain."""

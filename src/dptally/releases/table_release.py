@@ -1,14 +1,10 @@
-"""A release: released keys and values, what is promised about them, and the questions it answers.
-
-Everything here is public: a release holds nothing that is not in its file.
-"""
+"""A table of released keys and values, and the questions it answers."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,11 +16,14 @@ from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable
 from dptally.laws.base import Law
 from dptally.laws.registry import law_from_facts
+from dptally.laws.shortfall import Shortfall
+from dptally.privacy.stored_facts import read_certificate, read_guarantee
+from dptally.releases.base import Count, Release, Summary
 from dptally.releases.released_rows import check_against_table, check_rows
 from dptally.verifiers.guarantees import verify_table
+from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -35,26 +34,32 @@ if TYPE_CHECKING:
     from dptally.laws.inversion import FrequencyEstimates
     from dptally.laws.shortfall import Shortfall
     from dptally.privacy.guarantee import Guarantee
+    from dptally.report.contents import Asked, Report
     from dptally.report.drawing import Chart
-    from dptally.verifiers.tables import Certificate
 
-__all__ = ["RESERVED_COLUMNS", "Release"]
+__all__ = ["RESERVED_COLUMNS", "TableRelease"]
 
 RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
 _LONGEST_REASON = 300
 _ROWS_ALONE = 16
+_LARGEST_SHORTFALL, _LARGEST_SCALE = 1 << 61, 1 << 40  # added to a value, it stays a number of 64 bits
 
 
-class Release:
+class TableRelease(Release):
     """Released keys with values. Made by `dptally.publish` or `dptally.load`.
 
     Args:
         rows: key columns and an int64 column "value", sorted by key.
-        guarantee: what is promised.
-        certificate: the judge's finding on the table the values were drawn from.
-        law: the law of the values.
-        shortfall: how far a sketch that was released falls short of frequencies; None where counts were exact.
+        guarantee: what is guaranteed.
+        certificate: what the verifier found of the table the values were sampled from.
+        law: the output distribution of the values.
+        shortfall: how far a sketch that was released falls short of true counts; None where counts were exact.
     """
+
+    kind = "table"
+    noun = "a table of keys"
+    answers = "it answers table, top, count, sum, rank and quantile"
+    law: Law
 
     def __init__(
         self,
@@ -67,7 +72,7 @@ class Release:
         self._rows = rows
         self._values: NDArray[np.int64] = integers(rows.column("value"))
         self.guarantee = guarantee
-        self.certificate = certificate
+        self._certificate = certificate
         self.law = law
         self.shortfall = shortfall
 
@@ -80,13 +85,8 @@ class Release:
         """How many keys were released."""
         return len(self._values)
 
-    def __repr__(self) -> str:
-        promise = (
-            "NOT PRIVATE (seeded)"
-            if not self.guarantee.private
-            else (f"epsilon={float(self.guarantee.epsilon):.6g}, delta={float(self.guarantee.delta):.6g}")
-        )
-        return f"<Release of {len(self)} keys by {', '.join(map(printable, self.key))}: {promise}>"
+    def _held(self) -> str:
+        return f"{len(self)} keys by {', '.join(map(printable, self.key))}"
 
     # ---- the table ----
 
@@ -121,9 +121,9 @@ class Release:
 
         return pl.DataFrame(pl.from_arrow(self.to_arrow(confidence=confidence)))
 
-    def to_pandas(self, *, confidence: object = 0.95) -> pd.DataFrame:
-        """The table as a pandas data frame; see `table`."""
-        return self.to_arrow(confidence=confidence).to_pandas()
+    def for_people(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows; without values, their keys alone."""
+        return rows if self.law.values else rows.select(self.key)
 
     # ---- questions ----
 
@@ -279,6 +279,42 @@ class Release:
         counts = "counters of the sketch" if self._of_counters else "true counts"
         return together_in_words(as_confidence(confidence), counts=counts, condition=condition)
 
+    def count(self, key: object, confidence: object = 0.95) -> Count | None:
+        """The value of one key with a confidence interval of its own, for a key chosen without looking at the release.
+
+        Args:
+            key: the key, or a tuple for several key columns.
+            confidence: of the interval, among released keys.
+
+        Returns:
+            Count | None: None when the key was not released, which does not mean that it does not occur.
+        """
+        place = self._find(key)
+        if place is None:
+            return None
+        found = estimate_frequencies(self.law, self._values[[place]], confidence, self.shortfall)
+        if found.upper is None:
+            raise InvalidParameter("count needs values, and this release has none.")
+        return Count(int(self._values[place]), int(found.lower[0]), int(found.upper[0]))
+
+    def look_up(self, parts: list[str], *, confidence: object = 0.95) -> pl.DataFrame:
+        """The rows of keys as they are written, with nulls for those that were not released; bytes in hexadecimal."""
+        import polars as pl
+
+        names, table = list(self.key), self.table(confidence=confidence)
+        if len(parts) % len(names):
+            raise InvalidParameter(
+                f"a key of this release has {len(names)} parts ({', '.join(names)}); give all parts of each key, "
+                f"key after key, got {len(parts)}."
+            )
+        binary = [name for name in names if table.schema[name] == pl.Binary]
+        written = table.with_columns(
+            pl.col(name).bin.encode("hex") if name in binary else pl.col(name).cast(pl.String) for name in names
+        )
+        asked = pl.DataFrame({name: parts[place :: len(names)] for place, name in enumerate(names)})
+        asked = asked.with_columns(pl.col(name).str.to_lowercase() for name in binary)
+        return asked.join(written, on=names, how="left", maintain_order="left")
+
     def rank(self, key: object) -> int | None:
         """The place of a released key by value, 1 for the largest; equal values share the best place.
 
@@ -317,7 +353,38 @@ class Release:
         place = max(1, -((-share.numerator * len(found)) // share.denominator))
         return int(np.partition(found, place - 1)[place - 1])
 
+    def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
+        """The first n keys, and how frequent all of them are."""
+        first = self.table(confidence=confidence).head(n)
+        spread = self._distribution()
+        return Summary(
+            title=f"{len(self):,} released keys by {', '.join(self.key)}",
+            rows=self.for_people(first),
+            words=len(self.key),
+            notes=(f"... and {len(self) - len(first):,} more, by key.",) if len(self) > len(first) > 0 else (),
+            bars=tuple((f"{low:,} - {high:,}" if high else "0", keys) for low, high, keys in spread),
+            answers={
+                "rows": first,
+                "distribution": [{"from": low, "to": high, "keys": keys} for low, high, keys in spread],
+            },
+        )
+
+    def _distribution(self) -> list[tuple[int, int, int]]:
+        """How many released keys have an estimated count of 0, or from 2^b to 2^(b+1) - 1, without empty ends."""
+        if not self.law.values or not len(self):
+            return []
+        bins: dict[int, int] = {}  # by number of binary digits
+        for estimate in self.table().get_column("estimate").to_list():
+            bins[estimate.bit_length()] = bins.get(estimate.bit_length(), 0) + 1
+        digits = range(min(bins), max(bins) + 1)
+        return [(1 << length >> 1, (1 << length) - 1, bins.get(length, 0)) for length in digits]
+
     # ---- trust ----
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the verifier found of the table that the values were sampled from."""
+        return self._certificate
 
     def verify(self) -> Certificate:
         """Rebuild the law's table from the stated parameters, derive the guarantee from it, and compare.
@@ -340,22 +407,36 @@ class Release:
             raise PrivacyViolation(f"the release holds rows that its law cannot have given: {error}.") from None
         return found
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write one Parquet file that other tools can open; complete or not there at all.
+    # ---- file and page ----
 
-        Args:
-            path: where to.
-            overwrite: whether an existing file may be replaced.
-        """
-        from dptally.releases.release_file import save
+    def facts(self) -> dict[str, Any]:
+        """Names of the key columns, the law, and how far a sketch falls short."""
+        shortfall = None if self.shortfall is None else asdict(self.shortfall)
+        return {"key": list(self.key), "law": self.law.facts(), "shortfall": shortfall}
 
-        save(self, Path(path), overwrite=overwrite)
+    def stored_rows(self) -> pa.Table:
+        """The key columns, then `value`, `estimate`, `lower`, `upper` (confidence 95 %); the last three for readers."""
+        return self.to_arrow()
 
-    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
-        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
-        from dptally.report import write
+    @classmethod
+    def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
+        """The release back from the columns and the metadata of a file."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-        write(self, path, overwrite=overwrite, **options)
+        law = law_from_facts(facts["law"])
+        guarantee = read_guarantee(facts["guarantee"])
+        certificate = read_certificate(facts["certificate"], Certificate)
+        shortfall = _read_shortfall(facts.get("shortfall"))
+        key = [str(name) for name in facts["key"]]
+        if key != [name for name in table.column_names if name not in RESERVED_COLUMNS]:
+            raise ValueError("not the names of key columns")
+        rows = table.select([*key, "value"])
+        values = rows.column("value").cast(pa.int64())
+        values = values if law.values else pc.fill_null(values, 1)
+        rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None).combine_chunks()
+        check_rows(rows, law)
+        return cls(rows, guarantee, certificate, law, shortfall)
 
     def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
         """A picture: the n most frequent keys with confidence intervals, and the chance of a key to be released.
@@ -367,13 +448,26 @@ class Release:
         return release_chart(self, n=n, confidence=confidence)
 
     def describe(self) -> dict[str, Any]:
-        """What is promised and how it was checked, as plain data for JSON."""
-        from dptally.releases.release_file import metadata
-
-        facts = {**metadata(self), "keys_released": len(self), "guarantee_text": str(self.guarantee)}
+        """What is guaranteed and how it was verified, as plain data for JSON."""
+        facts = {**super().describe(), "keys_released": len(self)}
         if self.guarantee.sketch_capacity is not None:
             facts["sketch_error"] = asdict(self.sketch_error())
         return facts
+
+    def contents(self, asked: Asked) -> Report:
+        """What a page says about the release."""
+        from dptally.report.of_table import report_of_table
+
+        return report_of_table(self, asked)
+
+
+def _read_shortfall(facts: dict[str, Any] | None) -> Shortfall | None:
+    if facts is None:
+        return None
+    found = Shortfall(int(facts["reported"]), int(facts["scale"]), int(facts["parts"]))
+    if not (0 <= found.reported <= _LARGEST_SHORTFALL and 0 <= found.scale <= _LARGEST_SCALE and found.parts >= 1):
+        raise ValueError("not a shortfall")
+    return found
 
 
 def _looks_around(keys: pl.DataFrame, wanted: pl.Expr, found: pl.Series) -> bool:

@@ -1,0 +1,227 @@
+"""What every release is, whatever its kind: a guarantee, how it was verified, a file, a page, and questions.
+
+Everything in `dptally.releases` is public: a release holds nothing that is not in its file.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+from dptally.errors import InvalidParameter
+from dptally.releases.release_file import metadata, write_release
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from dptally.estimates.subset_sums import Sum
+    from dptally.privacy.guarantee import Guarantee, Record
+    from dptally.report.contents import Asked, Report
+    from dptally.verifiers.compact import CompactCertificate
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["Count", "Release", "Summary"]
+
+
+class Count(NamedTuple):
+    """A key's released value, and a confidence interval of its true count."""
+
+    value: int
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a release shows of itself at a glance.
+
+    Attributes:
+        title: what it is.
+        rows: a few of its answers as a table to print; None where it has none without a question.
+        words: how many of the first columns are words; the others are numbers.
+        notes: sentences to go below it.
+        bars: how many released keys have an estimated count in each of some ranges.
+        answers: the same and more for JSON, by name: tables or plain data.
+    """
+
+    title: str
+    rows: pl.DataFrame | None = None
+    words: int = 1
+    notes: tuple[str, ...] = ()
+    bars: tuple[tuple[str, int], ...] = ()
+    answers: dict[str, Any] = field(default_factory=dict)
+
+
+class Release:
+    """What was published, to be shown to anyone. Made by `dptally.publish` and its like, or read by `dptally.load`.
+
+    There are kinds: a table of keys (`TableRelease`), a compact release that answers any key of a universe
+    (`CompactRelease`), a tree of counts for ranges and quantiles (`RangeRelease`), and a tree of prefixes
+    (`PrefixTree`). Each answers some of the questions below and refuses the others with a sentence that says what it
+    answers. A release does not change: an attribute that was set stays what it is.
+
+    Attributes:
+        kind: of release, as its file names it.
+        noun: what such a release is, in words.
+        answers: what it can be asked, in words.
+        guarantee: what is guaranteed, to be printed as a sentence.
+        law: the output distribution of the values.
+    """
+
+    kind: ClassVar[str]
+    noun: ClassVar[str] = "a release"
+    answers: ClassVar[str]
+    guarantee: Guarantee
+    law: Any
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self):
+            raise AttributeError(f"a release does not change, and its {name} cannot be set again.")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        guarantee = self.guarantee
+        stated = f"epsilon={float(guarantee.epsilon):.6g}, delta={float(guarantee.delta):.6g}"
+        return f"<{type(self).__name__} of {self._held()}: {stated if guarantee.private else 'NOT PRIVATE (seeded)'}>"
+
+    def _held(self) -> str:
+        """What it holds, in a few words for `repr`: nothing that is not public."""
+        raise NotImplementedError
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        raise NotImplementedError
+
+    # ---- questions; a kind that answers one overrides it ----
+
+    def table(self, *args: Any, **kwargs: Any) -> pl.DataFrame:
+        """All that was released, as a Polars data frame."""
+        raise self._refusal("table")
+
+    def to_arrow(self, *args: Any, **kwargs: Any) -> pa.Table:
+        """The table as a PyArrow table."""
+        return self.table(*args, **kwargs).to_arrow()
+
+    def to_pandas(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+        """The table as a pandas data frame."""
+        return self.to_arrow(*args, **kwargs).to_pandas()
+
+    def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
+        """The n keys with the largest values, with confidence intervals that hold after this selection."""
+        raise self._refusal("top")
+
+    def count(self, key: Any, confidence: object = 0.95) -> Count | None:
+        """The value of one key with a confidence interval; None for a key that was not released."""
+        raise self._refusal("count")
+
+    def sum(self, *args: Any, **kwargs: Any) -> Sum:
+        """Sum of counts over selected keys, with a confidence interval."""
+        raise self._refusal("sum")
+
+    def rank(self, key: Any) -> int | None:
+        """The place of a released key by value, 1 for the largest; None for a key that was not released."""
+        raise self._refusal("rank")
+
+    def quantile(self, *args: Any, **kwargs: Any) -> Any:
+        """The value that a share q does not exceed."""
+        raise self._refusal("quantile")
+
+    def accuracy(self, *args: Any, **kwargs: Any) -> pl.DataFrame:
+        """How the estimate for one key errs, for given true counts."""
+        raise self._refusal("accuracy")
+
+    def look_up(self, parts: list[str], *, confidence: object = 0.95) -> pl.DataFrame:
+        """The values of keys that are written as text, one part for each key column, key after key."""
+        raise self._refusal("count")
+
+    def plot(self, *args: Any, **kwargs: Any) -> Any:
+        """A chart of what was released; needs ``pip install 'dptally[plots]'``."""
+        raise self._refusal("plot")
+
+    def _refusal(self, question: str) -> InvalidParameter:
+        return InvalidParameter(f"{self.noun} has no answer to {question!r}; {self.answers}.")
+
+    def for_people(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of `table` or `top` with the columns that are worth printing, those of the key first."""
+        return rows
+
+    def top_in_words(self, *, confidence: object = 0.95) -> str:
+        """Which kind of confidence intervals `top` gives, in words for those who read them."""
+        raise self._refusal("top")
+
+    def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
+        """What `dptally show` shows: at most n rows."""
+        raise NotImplementedError
+
+    # ---- trust ----
+
+    @property
+    def certificate(self) -> Certificate | CompactCertificate:
+        """What the verifier found of the table that the values were sampled from."""
+        raise NotImplementedError
+
+    def verify(self) -> Certificate | CompactCertificate:
+        """Rebuild the mechanism from the facts in the release, derive the guarantee from it, and compare.
+
+        Raises:
+            PrivacyViolation: if the guarantee states more than was derived, or the certificate is another one.
+        """
+        raise NotImplementedError
+
+    def signed(self, record: Record | None) -> Self:
+        """The same release, its guarantee naming the ledger's record; None for no ledger."""
+        return self if record is None else self.stating(replace(self.guarantee, record=record))
+
+    def stating(self, guarantee: Guarantee) -> Self:
+        """The same release with another guarantee, for who made it; `verify` says whether it holds."""
+        made = copy.copy(self)
+        vars(made)["guarantee"] = guarantee
+        return made
+
+    # ---- file and page ----
+
+    def facts(self) -> dict[str, Any]:
+        """What the metadata of a file says beside guarantee and certificate: the mechanism, and what the kind adds."""
+        raise NotImplementedError
+
+    def stored_rows(self) -> pa.Table:
+        """The columns of a file."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
+        """The release back from the columns and the metadata of a file.
+
+        Raises:
+            UnreadableRelease: for what a reader can do something about; the words that go after the name of the file.
+            ValueError: or another error of `dptally.privacy.stored_facts.DAMAGE`, for data that is no such release.
+        """
+        raise NotImplementedError
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write one Parquet file that other tools can open; complete or not there at all.
+
+        Args:
+            path: where to.
+            overwrite: whether an existing file may be replaced.
+        """
+        write_release(self, Path(path), overwrite=overwrite)
+
+    def describe(self) -> dict[str, Any]:
+        """What is guaranteed and how it was verified, as plain data for JSON."""
+        return {**metadata(self), "guarantee_text": str(self.guarantee)}
+
+    def contents(self, asked: Asked) -> Report:
+        """What a page says about the release."""
+        raise NotImplementedError
+
+    def report(self, path: str | Path, *, overwrite: bool = False, **options: Any) -> None:
+        """Write an HTML page about this release, to show to anyone; options as for `dptally.report.write`."""
+        from dptally.report import write
+
+        write(self, path, overwrite=overwrite, **options)
