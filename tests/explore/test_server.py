@@ -203,9 +203,8 @@ def test_wishes_that_were_overtaken_end(server: ExploreServer, monkeypatch: pyte
     from dptally.explore import curves
 
     known = curves.law_of
-    monkeypatch.setitem(curves.MECHANISMS, "slow", curves.Mechanism("slow", "Slow", ""))
     monkeypatch.setattr(curves, "law_of", lambda name, of: Slow() if name == "slow" else known(name, of))
-    monkeypatch.setattr(server, "_desk", curves.CurveDesk())
+    monkeypatch.setattr(server, "_desk", curves.CurveDesk(["slow", "stability"]))
     asked = {**SETTINGS, "visitor": "overtaken", "mechanism": "slow", "turn": 5}
     thread = threading.Thread(target=lambda: answers.append(server.curve(asked)))
     thread.start()

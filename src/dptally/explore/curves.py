@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
 from dptally.laws.base import Reporting
+from dptally.laws.registry import USUAL, mechanism_class
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.laws.sampling_schemes import Ppswor
-from dptally.planning.mechanisms import Setting, make_mechanism, sampled_name
+from dptally.planning.mechanisms import Setting, choose_mechanisms, make_mechanism, sampled_name
+from dptally.report.colours import CURVES
 from dptally.report.curves_chart import curves_chart
 
-__all__ = ["MECHANISMS", "CurveDesk", "Mechanism", "Settings", "law_of", "read_settings"]
+__all__ = ["CurveDesk", "Settings", "Shown", "law_of", "read_settings", "shown_mechanisms"]
 
 _NUMBER = re.compile(r"(?:\d{1,12}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][+-]?\d{1,2})?|\d{1,12}/[1-9]\d{0,11}")
 _LIMITS = {
@@ -44,42 +46,44 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Mechanism:
-    """How a mechanism is shown: its name for `publish`, a title, and what to know about its curve."""
+class Shown:
+    """How a mechanism is shown: a title, and what to know about its curve."""
 
-    name: str
     title: str
     note: str
 
 
-MECHANISMS: dict[str, Mechanism] = {
-    made.name: made
-    for made in (
-        Mechanism("weighted_sample", "Weighted sample", "the optimum for one key per unit; can sample"),
-        Mechanism("stability", "Stability", "noise and a threshold for each key"),
-        Mechanism("gaussian", "Gaussian", "for units with many keys"),
-        Mechanism("sample_and_threshold", "Sample and threshold", "for devices; at its own best rate"),
-        Mechanism("misra_gries", "Misra-Gries", f"a sketch of {_CAPACITY:,} counters, by counter"),
-        Mechanism("sparse", "Sparse", f"delta = 0, over 2^32 keys, {_CAPACITY:,} kept; at least"),
-    )
-}
+def shown_mechanisms() -> dict[str, Shown]:
+    """The mechanisms that may leave a key out, by name; one that answers for every key has no curve."""
+    planned, _ = choose_mechanisms(_setting(Settings(Fraction(1), Fraction(1, 10**6), Fraction(1), 1)))
+    found = {}
+    for each in planned:
+        if each.first_frequency(Fraction(1, 2)) != 0:
+            words = mechanism_class(each.name)
+            bound = "A lower bound." if each.at_least else ""
+            note = f"{words.summary[:1].upper()}{words.summary[1:]}. {each.note} {bound}"
+            found[each.name] = Shown(words.title, " ".join(note.split()))
+    return found
 
 
 def law_of(name: str, settings: Settings) -> Reporting:
     """The law of a mechanism, as a plan has it."""
-    scheme = None if settings.rate == 1 else Ppswor(settings.rate)
-    setting = Setting(
+    setting = _setting(settings)
+    if setting.sampling is not None and name == USUAL:
+        name = sampled_name(setting.sampling)
+    return make_mechanism(name, setting).law
+
+
+def _setting(settings: Settings) -> Setting:
+    return Setting(
         settings.epsilon,
         settings.delta,
         settings.max_keys_per_unit,
-        sampling=scheme,
+        sampling=None if settings.rate == 1 else Ppswor(settings.rate),
         capacity=_CAPACITY,
         universe=_UNIVERSE,
         universe_size=_UNIVERSE_SIZE,
     )
-    if scheme is not None and name == "weighted_sample":
-        name = sampled_name(scheme)
-    return make_mechanism(name, setting).law
 
 
 def read_settings(facts: dict[str, Any]) -> Settings:
@@ -113,13 +117,13 @@ class CurveDesk:
     wait, and most have been superseded by the time they get their turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self._known: OrderedDict[tuple[str, Settings], ReportingCurve] = OrderedDict()
-        self._turns = {name: threading.Lock() for name in MECHANISMS}
+        self._turns = {name: threading.Lock() for name in names}
 
     def curve(self, name: str, settings: Settings, proceed: Callable[[], None] | None = None) -> ReportingCurve:
         """The reporting curve of a mechanism; `proceed` may raise to stop one that is no longer waited for."""
-        if name not in MECHANISMS:
+        if name not in self._turns:
             raise InvalidParameter("mechanism must be one of those on the page.")
         place = name, settings
         found = self._known.get(place)
@@ -138,6 +142,6 @@ class CurveDesk:
 
     def drawing(self, names: list[str], settings: Settings) -> str:
         """What is inside the chart of these mechanisms; curves that are not computed yet are left out."""
-        places = {name: place for place, name in enumerate(MECHANISMS, start=1) if name in names}
+        places = {name: place % CURVES + 1 for place, name in enumerate(self._turns) if name in names}
         known = {name: curve for name in places if (curve := self._known.get((name, settings))) is not None}
         return curves_chart(known, colours=[places[name] for name in known], legend=False).drawing if known else ""

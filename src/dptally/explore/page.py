@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from dptally.explore.curves import MECHANISMS
 from dptally.labels import key_label
+from dptally.report.colours import CURVES
 from dptally.report.document import document, page_style, policy_of
 from dptally.report.markup import Child, Markup, join, tag
 
 if TYPE_CHECKING:
+    from dptally.explore.curves import Shown
     from dptally.explore.questions import Questions
     from dptally.privacy.guarantee import Guarantee
 
@@ -26,22 +28,23 @@ _SLIDERS = (
 _SHARES = {"half": "50 %", "likely": "95 %", "surely": "99.9 %"}
 
 
-def page_of(questions: Questions | None, name: str | None) -> tuple[str, str]:
+def page_of(mechanisms: Mapping[str, Shown], questions: Questions | None, name: str | None) -> tuple[str, str]:
     """The page, and the Content-Security-Policy that fits it: nothing is loaded, and only this server is asked."""
     sheets = files("dptally.report") / "page.css", files("dptally.explore") / "explore.css"
     style = page_style(*(sheet.read_text(encoding="utf-8") for sheet in sheets))
     script = (files("dptally.explore") / "explore.js").read_text(encoding="utf-8")
     policy = policy_of(style, script, "connect-src 'self'", "frame-ancestors 'none'")
-    return document("dptally explore", _body(questions, name), style=style, script=script, policy=None), policy
+    body = _body(mechanisms, questions, name)
+    return document("dptally explore", body, style=style, script=script, policy=None), policy
 
 
-def _body(questions: Questions | None, name: str | None) -> Markup:
+def _body(mechanisms: Mapping[str, Shown], questions: Questions | None, name: str | None) -> Markup:
     summary = (
         "What would appear in a release, computed exactly for every mechanism, before any budget is spent. "
         "No data is read."
     )
     guarantee = None if questions is None else questions.release.guarantee
-    parts = (_curves(guarantee), None if questions is None else _release(questions, name))
+    parts = (_curves(mechanisms, guarantee), None if questions is None else _release(questions, name))
     return join(
         tag("a", "Skip to the content", href="#content", class_="skip"),
         tag("header", tag("h1", "dptally explore"), tag("p", summary, class_="summary")),
@@ -64,7 +67,7 @@ def _problem(name: str) -> Markup:
     return tag("p", "", id=name, class_="problem", role="alert")
 
 
-def _curves(guarantee: Guarantee | None) -> Markup:
+def _curves(mechanisms: Mapping[str, Shown], guarantee: Guarantee | None) -> Markup:
     label = "Chance that a key appears, by its true count; the numbers are in the table."
     svg = tag("svg", id="curves", class_="chart", viewBox="0 0 420 300", role="img", aria_label=label)
     progress = tag("p", "", id="progress", class_="status", role="status")
@@ -76,7 +79,7 @@ def _curves(guarantee: Guarantee | None) -> Markup:
         "What appears",
         tag("form", sliders, id="settings", class_="sliders", aria_label="Parameters"),
         _problem("problem"),
-        tag("div", figure, _region("Mechanisms", _mechanisms()), class_="side"),
+        tag("div", figure, _region("Mechanisms", _mechanisms(mechanisms)), class_="side"),
         tag("h3", "What that is on the command line"),
         tag("pre", tag("code", "", id="command"), class_="command", tabindex=0),
     )
@@ -105,16 +108,16 @@ def _slider(start: dict[str, str], name: str, label: str, words: str, low: int, 
     return tag("div", named, number, slider, tag("small", words, id=f"{name}-help"), class_="slider", data_name=name)
 
 
-def _mechanisms() -> Markup:
+def _mechanisms(mechanisms: Mapping[str, Shown]) -> Markup:
     """The table of mechanisms, which is also the legend of the chart."""
     rows = []
-    for place, made in enumerate(MECHANISMS.values(), start=1):
-        line = tag("path", d="M1 6H27", class_=f"curve curve-{place}")
+    for place, (name, shown) in enumerate(mechanisms.items()):
+        line = tag("path", d="M1 6H27", class_=f"curve curve-{place % CURVES + 1}")
         swatch = tag("svg", line, class_="swatch chart", viewBox="0 0 28 12", width=28, height=12, aria_hidden="true")
-        box = tag("input", type="checkbox", checked=True, value=made.name)
-        head = tag("th", tag("label", box, swatch, tag("span", made.title)), tag("small", made.note), scope="row")
+        box = tag("input", type="checkbox", checked=True, value=name)
+        head = tag("th", tag("label", box, swatch, tag("span", shown.title)), tag("small", shown.note), scope="row")
         cells = [tag("td", "…", class_="number", data_share=share) for share in _SHARES]
-        rows.append(tag("tr", head, cells, data_mechanism=made.name))
+        rows.append(tag("tr", head, cells, data_mechanism=name))
     heads = [tag("th", text, scope="col", class_="number") for text in _SHARES.values()]
     return tag(
         "table",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from dptally.errors import DptallyError, InvalidParameter
-from dptally.explore.curves import CurveDesk, read_settings
+from dptally.explore.curves import CurveDesk, read_settings, shown_mechanisms
 from dptally.explore.page import page_of
 from dptally.explore.questions import Questions
 
@@ -58,9 +58,10 @@ class ExploreServer(ThreadingHTTPServer):
             super().__init__((_ADDRESS, port), _Handler)
         except OSError as error:
             raise InvalidParameter(f"port {port} cannot be used: {error.strerror}.") from None
-        self.page, self.policy = page_of(self.questions, name)
+        mechanisms = shown_mechanisms()
+        self.page, self.policy = page_of(mechanisms, self.questions, name)
         self._turns: dict[str, int] = {}
-        self._lock, self._desk = threading.Lock(), CurveDesk()
+        self._lock, self._desk = threading.Lock(), CurveDesk(mechanisms)
 
     @property
     def url(self) -> str:
