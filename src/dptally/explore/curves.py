@@ -59,10 +59,9 @@ def shown_mechanisms() -> dict[str, Shown]:
     found = {}
     for each in planned:
         if each.first_frequency(Fraction(1, 2)) != 0:
-            words = mechanism_class(each.name)
-            bound = "A lower bound." if each.at_least else ""
-            note = f"{words.summary[:1].upper()}{words.summary[1:]}. {each.note} {bound}"
-            found[each.name] = Shown(words.title, " ".join(note.split()))
+            note = each.note or mechanism_class(each.name).summary
+            bound = " A lower bound." if each.at_least else ""
+            found[each.name] = Shown(each.name.replace("_", " ").capitalize(), f"{note[:1].upper()}{note[1:]}{bound}")
     return found
 
 
