@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.report.releases import make
 
 
 @pytest.mark.parametrize(("name", "start"), [("p.png", b"\x89PNG"), ("p.svg", b"<svg"), ("p.html", b"<!DOCTYPE html>")])
@@ -27,6 +28,14 @@ def test_plot_replaces_only_when_asked(tmp_path: Path, release: Path, run: Run) 
     assert run("plot", release, "-o", place).status == 2
     assert place.read_text() == "mine"
     assert run("plot", release, "-o", place, "--overwrite").out == f"Picture written to {place}.\n"
+
+
+@pytest.mark.parametrize("kind", ["compact", "ranges", "tree"])
+def test_plot_draws_every_kind_of_release(tmp_path: Path, run: Run, kind: str) -> None:
+    """Whatever a release holds, there is a picture of it."""
+    make(kind).save(tmp_path / "release")
+    assert run("plot", tmp_path / "release", "-o", tmp_path / "p.svg").status == 0
+    assert b"Differentially private" in (tmp_path / "p.svg").read_bytes()
 
 
 def test_plot_refuses_other_formats(tmp_path: Path, release: Path, run: Run) -> None:

@@ -35,21 +35,23 @@ def _plot(arguments: argparse.Namespace) -> None:
     """A picture of a release.
 
     Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,
-    by its true count. PNG needs pip install 'dptally[plots]'. Pictures hold all they need and load nothing.
+    by its true count; of other releases, the charts of their report. Pictures hold all they need and load nothing;
+    PNG needs pip install 'dptally[plots]'.
 
     dptally plot release.parquet -o picture.svg
     dptally plot release.parquet -n 50 -o picture.html
     """
     from dptally.cli.printing import print_json, say
-    from dptally.cli.read import load_table
     from dptally.files import check_target
+    from dptally.loading import load
+    from dptally.releases.base import Release
     from dptally.report.drawing import check_format
 
     picture = Path(arguments.output)
     check_format(picture)
     check_target(picture, overwrite=arguments.overwrite)
     confidence = "0.95" if arguments.confidence is None else arguments.confidence
-    chart = load_table(arguments.release).plot(arguments.n, confidence=confidence)
+    chart = load(arguments.release, Release).plot(arguments.n, confidence=confidence)
     with to_completion():
         chart.save(picture)
     if arguments.json:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dptally.estimates.subset_sums import Sum
     from dptally.privacy.guarantee import Guarantee, Record
     from dptally.report.contents import Asked, Report
+    from dptally.report.drawing import Chart
     from dptally.verifiers.compact import CompactCertificate
     from dptally.verifiers.tables import Certificate
 
@@ -139,9 +140,16 @@ class Release:
         """The values of keys that are written as text, one part for each key column, key after key."""
         raise self._refusal("count")
 
-    def plot(self, *args: Any, **kwargs: Any) -> Any:
-        """A chart of what was released; needs ``pip install 'dptally[plots]'``."""
-        raise self._refusal("plot")
+    def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
+        """A picture of what was released: a notebook shows it, and its `save` writes it (.svg, .html, or .png).
+
+        Args:
+            n: how many keys at most, where keys are listed.
+            confidence: of the intervals.
+        """
+        from dptally.report.plots import contents_chart
+
+        return contents_chart(self, n=n, confidence=confidence)
 
     def _refusal(self, question: str) -> InvalidParameter:
         return InvalidParameter(f"{self.noun} has no answer to {question!r}; {self.answers}.")

@@ -302,8 +302,8 @@ class PrefixTree(Release):
         _check(plan, nodes)
         return cls(plan, nodes, read_guarantee(facts["guarantee"]))
 
-    def plot(self) -> Chart:
-        """A picture: boxes for prefixes, as wide as their estimated counts; see `Chart.save`."""
+    def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
+        """A picture: boxes for all prefixes, as wide as their estimated counts; see `Release.plot`."""
         from dptally.report.prefix_chart import tree_chart
 
         return tree_chart(self)

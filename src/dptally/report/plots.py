@@ -13,14 +13,16 @@ from dptally.estimates.frequencies import as_confidence
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import bar_chart, bars_of, chance_chart, privacy_line
+from dptally.report.contents import Asked
 from dptally.report.drawing import Chart, check_format, grid
 from dptally.report.prefix_chart import tree_chart
 from dptally.report.words import percent
 
 if TYPE_CHECKING:
+    from dptally.releases.base import Release
     from dptally.releases.table_release import TableRelease
 
-__all__ = ["Chart", "check_format", "release_chart", "save", "tree_chart"]
+__all__ = ["Chart", "check_format", "contents_chart", "release_chart", "save", "tree_chart"]
 
 _HEIGHT = 290
 
@@ -46,6 +48,12 @@ def release_chart(release: TableRelease, *, n: int = 20, confidence: object = 0.
     names = ", ".join(key_label(name, longest=40) for name in release.key)
     keys = "key" if len(release) == 1 else "keys"
     return grid("release", f"{len(release):,} released {keys}, by {names}", privacy_line(release.guarantee), [panels])
+
+
+def contents_chart(release: Release, *, n: int = 20, confidence: object = 0.95) -> Chart:
+    """The charts of a release's report side by side, whatever its kind."""
+    contents = release.contents(Asked(None, n, as_confidence(confidence), None, None))
+    return grid("release", contents.title, privacy_line(release.guarantee), [contents.charts])
 
 
 def save(chart: Chart, path: str | Path) -> None:
