@@ -14,6 +14,8 @@ from typing import Any
 _PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
     "benchmarks/README.md": "benchmarks.md",
     "docs/references.bib": "references.md",
 }

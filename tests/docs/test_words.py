@@ -13,7 +13,9 @@ PAGES = sorted(
     [
         ROOT / "README.md",
         ROOT / "SECURITY.md",
+        ROOT / "ARCHITECTURE.md",
         ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
         ROOT / "benchmarks" / "README.md",
         *ROOT.glob("changelog.d/*.md"),
         *(page for page in ROOT.glob("docs/**/*.md") if page.name not in LATER),
