@@ -112,3 +112,7 @@ def publish_heavy_hitters(
         progress=progress,
     )
     return tree
+
+
+publish_tree = publish_heavy_hitters
+"""The earlier name."""
