@@ -161,9 +161,10 @@ def dense(bins: int, runs: int) -> None:
 
 def errors(sizes: Sequence[int], powers: Sequence[int], releases: int) -> None:
     """Stated and measured errors of the sparse histogram."""
+    from studies.sparse_printed import printed_errors
     from tests.mechanisms import SparseHistogram
 
-    from dptally.laws.top_k_noise import least_possible_error, printed_errors
+    from dptally.laws.top_k_noise import least_possible_error
     from dptally.randomness import SeededBits
     from dptally.universes import IntegerRange
 

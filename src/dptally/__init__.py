@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from dptally.laws.specs.weighted_sample import WeightedSample
     from dptally.ledger import Ledger
     from dptally.loading import load, load_ranges
-    from dptally.planning import Plan, plan
+    from dptally.plan_requests import plan
+    from dptally.planning import Plan
     from dptally.privacy.guarantee import Guarantee
     from dptally.publishing import publish, sanitize
     from dptally.quantiles import find_quantile, publish_quantiles
@@ -129,7 +130,7 @@ _HOMES = {
     "MisraGriesSketch": "dptally.sketches",
     "MissingDependency": "dptally.errors",
     "Plan": "dptally.planning",
-    "plan": "dptally.planning",
+    "plan": "dptally.plan_requests",
     "PrefixTree": "dptally.releases.prefix_tree",
     "Ppswor": "dptally.laws.sampling_schemes",
     "Priority": "dptally.laws.sampling_schemes",

@@ -17,7 +17,7 @@ from dptally.cli.parser import leaf_commands
 from dptally.errors import DptallyError, InvalidParameter
 from dptally.files import check_target
 from dptally.ledger import Ledger
-from dptally.planning import plan
+from dptally.plan_requests import plan
 from dptally.sources.engine import explain
 from tests.cli.conftest import Run
 

@@ -17,7 +17,8 @@ from dptally.cli.text_chart import text_chart
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.planning import Plan, plan
+from dptally.plan_requests import plan
+from dptally.planning import Plan
 from dptally.planning.page import plan_page
 from dptally.report.curves_chart import curves_chart
 from tests.cli.conftest import MARKER, PRIVACY, Run

@@ -18,10 +18,11 @@ from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.ledger.accounting import Total, basic_total, optimal_total, tight_total
 from dptally.ledger.accounting.numerical import numerical_delta
-from dptally.ledger.accounting.profiles import law_measures, shift_profile
+from dptally.ledger.accounting.profiles import law_measures
 from dptally.ledger.accounting.totals import grid_step
 from dptally.privacy.spending import Part, Spending, law_part
 from dptally.verifiers.loss_measures import ONE, composed, delta_at, repeated, two_point_measure
+from dptally.verifiers.profiles import shift_profile
 from dptally.verifiers.tables import _composed_delta, certify_shift_table
 
 Pair = list[tuple[float, float]]  # the probabilities of each outcome under two neighbouring data sets

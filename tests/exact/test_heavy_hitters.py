@@ -153,8 +153,9 @@ def enumerate_tree(counts: dict[str, int], make: TrieRounds) -> Row:
             copy = TrieRounds(rounds.plan)
             copy._nodes, copy._received = list(rounds._nodes), rounds._received
             after = copy.receive(dict(zip(votes, kept, strict=True)))
-            if isinstance(after, PrefixTree):
-                law[after.reported] = law.get(after.reported, Fraction(0)) + weight
+            if after is None:
+                reported = PrefixTree.of_rounds(copy).reported
+                law[reported] = law.get(reported, Fraction(0)) + weight
             else:
                 go_on(copy, after, weight)
 

@@ -21,7 +21,8 @@ from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.stability import Stability
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.planning import Plan, plan, planned_laws
+from dptally.plan_requests import plan
+from dptally.planning import Plan, planned_laws
 from dptally.planning.mechanisms import Setting, make_mechanism
 from dptally.planning.populations import listed_population, zipf_population
 from dptally.planning.requirements import as_probability, grid_value
@@ -300,7 +301,7 @@ def test_tables_and_text() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": None}, "epsilon is missing; leave it out only with frequency and probability"),
+        ({"epsilon": None}, "epsilon is missing; leave it out only to find it for a frequency and a probability"),
         ({"frequency": 30}, "an inverse question needs both: frequency and probability"),
         ({"frequency": 30, "probability": 1}, "probability must be above 0 and below 1, got 1"),
         ({"epsilon": None, "frequency": 1, "probability": "0.999"}, "No epsilon of the grid suffices"),

@@ -146,8 +146,8 @@ FAULTS: tuple[Fault, ...] = (
         name="sketch-threshold-one-too-low",
         breaks=("LT25 Lemma 12", "LT25 Definition 4"),
         file="laws/shared_noise.py",
-        old="(low, middle)\n        return low\n",
-        new="(low, middle)\n        return max(1, low - 1)\n",
+        old="lambda least: not leaks(least), 1,",
+        new="lambda least: not leaks(least + 1), 1,",
         tests=(f"{_NOISE}::test_thresholds_are_the_known_ones_and_the_smallest",),
     ),
     Fault(

@@ -215,8 +215,8 @@ FAULTS: tuple[Fault, ...] = (
         name="stability-threshold-one-too-low",
         breaks=("CGSS21 Algorithm 6",),
         file="laws/stability.py",
-        old="            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)\n        return low",  # noqa: E501 - as it stands there
-        new="            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)\n        return low - 1",  # noqa: E501
+        old="<= allowed, 1, self.reach + 1)\n",
+        new="<= allowed, 1, self.reach + 1) - 1\n",
         tests=("tests/exact/test_stability.py::test_certified_and_never_above_the_optimum",),
     ),
     Fault(

@@ -77,6 +77,7 @@ STANDING_ALONE = {
     "verifiers/sketches.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/sampling.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/loss_measures.py": {"dptally.verifiers.tables"},
+    "verifiers/profiles.py": {"dptally.verifiers.loss_measures", "dptally.verifiers.tables"},
     "verifiers/rounds.py": {
         "dptally.errors",
         "dptally.verifiers.tables",

@@ -157,8 +157,8 @@ def test_rounds_survive_messages_and_restarts() -> None:
     assert '"a*"' not in stored, "what is below the threshold is kept nowhere"
     again = TrieRounds.from_dict(json.loads(stored))
     assert again.round == second
-    trees = [one.receive({"the$": 30, "tho*": 40, "ta$": 1}) for one in (rounds, again)]
-    assert isinstance(trees[0], PrefixTree) and isinstance(trees[1], PrefixTree)
+    assert [one.receive({"the$": 30, "tho*": 40, "ta$": 1}) for one in (rounds, again)] == [None, None]
+    trees = [PrefixTree.of_rounds(one) for one in (rounds, again)]
     assert trees[0].table().equals(trees[1].table())
     assert trees[1].guarantee.unit == "device"
     assert TrieRounds.from_dict(again.to_dict()).round is None
@@ -167,8 +167,9 @@ def test_rounds_survive_messages_and_restarts() -> None:
 def test_nothing_left_to_extend_ends_the_rounds() -> None:
     """When only whole values were reported, or nothing, the tree is there before the last level."""
     for counts in ({"I$": 50}, {}):
-        tree = TrieRounds(plan_trie(1, "1e-6", levels=[1, 3])).receive(counts)
-        assert isinstance(tree, PrefixTree) and len(tree) == len(counts)
+        rounds = TrieRounds(plan_trie(1, "1e-6", levels=[1, 3]))
+        assert rounds.receive(counts) is None
+        assert len(PrefixTree.of_rounds(rounds)) == len(counts)
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from studies.sparse_printed import printed_errors
 
 import dptally
 from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, Release, UnreadableRelease
 from dptally.estimates.subset_sums import estimate_sum
 from dptally.laws.registry import law_from_facts
-from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
+from dptally.laws.top_k_noise import TopKNoise, least_possible_error
 from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange, read_universe

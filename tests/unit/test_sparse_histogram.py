@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from studies.sparse_printed import printed_errors
 
 from dptally import InvalidParameter, PrivacyViolation
 from dptally.exact.powers import power_bounds
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
+from dptally.laws.top_k_noise import TopKNoise, least_possible_error
 from dptally.randomness import SeededBits
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integer, whole_numbers

@@ -190,14 +190,12 @@ def audit_merged_sketch(choose: Chooser, place: int, control: str) -> ExactFindi
         minimise=minimise,  # type: ignore[arg-type]
     )
     law = made.law
-    if isinstance(law, GaussianHistogram):
+    if law.judged_for_unit:
         compare_gaussian_rows(check, law, capacity, choose)
-    elif isinstance(law, WeightedSample):
+    else:
         claimed = share_between_keys(epsilon, delta, capacity)
         compare_shift_rows(check, law, law.width, claimed, choose)
         check.together(capacity, epsilon=claimed[0])
-    else:
-        check.require(False, "the law is not one for counters that all may change")
     return check.finding()
 
 

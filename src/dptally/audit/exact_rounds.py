@@ -10,10 +10,8 @@ from dptally.audit.controls import made_for
 from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_shift_rows
 from dptally.audit.exact_pure import compare_dense_rows
 from dptally.audit.examination import Examination
-from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.range_trees import make_tree_law
 from dptally.laws.round_parameters import choose_round_law
-from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.composition import share_between_keys
 
 if TYPE_CHECKING:
@@ -58,16 +56,15 @@ def audit_ranges(choose: Chooser, place: int, control: str) -> ExactFinding:
     promised = Fraction(0) if mechanism == "dense" else delta
     check = Examination("ranges", place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, control)
     if mechanism == "dense":
-        dense = make_tree_law(made_for(epsilon, promised, control)[0], None, levels=levels, mechanism=mechanism).law
-        if not isinstance(dense, DyadicGeometric):
-            check.require(False, "the law is not the one asked for")
-            return check.finding()
+        dense: Any = make_tree_law(
+            made_for(epsilon, promised, control)[0], None, levels=levels, mechanism=mechanism
+        ).law
         check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
         compare_dense_rows(check, dense, epsilon / levels, choose)
         return check.finding()
     law: Any = make_tree_law(*made_for(epsilon, delta, control), levels=levels, mechanism=mechanism).law
     claimed = share_between_keys(epsilon, delta, levels)
-    if isinstance(law, SampleAndThreshold):
+    if law.rate is not None:
         compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
     else:
         compare_shift_rows(check, law, law.width, claimed, choose)

@@ -54,9 +54,6 @@ def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFindin
         shortfall="private" if share else None,
     )
     law = made.law
-    if not isinstance(law, SharedNoise):
-        check.require(False, "the law is not the one for sketches of one stream")
-        return check.finding()
     spent = epsilon - law.epsilon
     check.require(law.epsilon + spent == epsilon and spent >= 0, "shares of epsilon do not add up")
     if share:
@@ -243,9 +240,6 @@ def audit_pure_sketch(choose: Chooser, place: int, control: str) -> ExactFinding
     if share:
         _check_shortfall(check, spent, elements)
     noise = made.law.noise
-    if not isinstance(noise, ClampedGeometric):
-        check.require(False, "the noise is not geometric")
-        return check.finding()
     check.epsilon = epsilon - spent
     parts, farthest = capacity + 1, elements * max(1, 2 * capacity - 1)
     for base in (0, choose.number(0, 6 * parts)):

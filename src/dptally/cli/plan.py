@@ -102,7 +102,7 @@ def _plan(arguments: argparse.Namespace) -> None:
 
     from dptally.cli.printing import print_json, say
     from dptally.files import check_target
-    from dptally.planning import plan
+    from dptally.plan_requests import plan
     from dptally.planning.universes import UniversePlan
 
     page = None if arguments.html is None else Path(arguments.html)
@@ -147,19 +147,18 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
     """What holds for all plans: the answer, the mechanisms, the curves."""
     from dptally.cli.printing import print_numbers, say
     from dptally.cli.text_chart import text_chart
-    from dptally.planning.plans import PUBLIC_EXAMPLE, mechanism_cells
 
     if forecast.need is not None:
         say(str(forecast.need), style="bold")
     say(forecast.sentence)
     if forecast.population is not None:
         say(f"Assumed: {forecast.population.told}.")
-        if forecast.population.from_example:
-            say(PUBLIC_EXAMPLE, style="bold red")
+        if forecast.warning is not None:
+            say(forecast.warning, style="bold red")
     if forecast.recommendation not in forecast.sentence:
         say(f"Recommendation: {forecast.recommendation}", style="bold")
     say()
-    names, *rows = mechanism_cells(forecast)
+    names, *rows = forecast.cells()
     chosen = [row[0] for row in rows]
     marked = chosen.index(forecast.recommended) if forecast.recommended in chosen else -1
     title = "A key is reported with this probability from this count on:"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dptally.errors import InvalidParameter
-from dptally.exact import as_fraction
+from dptally.laws.base import as_confidence
 from dptally.laws.inversion import FrequencyEstimates
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ __all__ = [
     "estimate_together",
     "together_in_words",
 ]
-
-
-def as_confidence(confidence: object) -> Fraction:
-    """Read a confidence strictly between 0 and 1."""
-    level = as_fraction("confidence", confidence)
-    if not 0 < level < 1:
-        raise InvalidParameter(f"confidence must be between 0 and 1, got {confidence}.")
-    return level
 
 
 def estimate_frequencies(

@@ -74,7 +74,11 @@ class HeavyHitterRounds:
     def receive(self, sampled: Mapping[bytes, int]) -> Round | PrefixTree:
         """The next level, or the tree."""
         found = self._rounds.receive({vote.decode(): count for vote, count in sampled.items()})
-        return self._ask(found) if isinstance(found, TrieRound) else found
+        if found is not None:
+            return self._ask(found)
+        from dptally.releases.prefix_tree import PrefixTree
+
+        return PrefixTree.of_rounds(self._rounds)
 
     def _ask(self, asked: TrieRound) -> Round:
         law = self._plan.law

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
+from dptally.exact import as_fraction
 from dptally.laws.key_errors import errors_of_reports
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dptally.laws.node_sums import NodeSums
     from dptally.laws.sampling_schemes import Scheme
     from dptally.randomness import BitSource
+    from dptally.verifiers.profiles import Profile
     from dptally.verifiers.tables import Certificate
 
 __all__ = [
@@ -31,12 +33,19 @@ __all__ = [
     "FrequencyFunction",
     "Law",
     "ObservationModel",
+    "Parameters",
     "Reporting",
+    "as_chance",
+    "as_confidence",
+    "as_frequencies",
+    "as_frequency",
+    "as_given",
     "read_flag",
 ]
 
 LARGEST_FREQUENCY = 1 << 62
 LARGEST_VALUE = LARGEST_FREQUENCY + (1 << 32)  # the largest count, and more noise than any table has
+Parameters = Mapping[str, Callable[[Any], Any]]
 EstimatorKind = Literal["mle", "lower", "unbiased"]
 FrequencyFunction = Callable[[int], int | float | Fraction]
 CountFunction = Callable[["NDArray[np.int64]"], "NDArray[np.float64]"]  # for many counts at once
@@ -152,6 +161,8 @@ class Law(Reporting):
 
     Attributes:
         name: in messages.
+        stored_as: its name in files, which never changes; empty for a law that no release has.
+        parameters: what it is made from: names of arguments and attributes, and how each is read from facts.
         threshold: the smallest value that is reported; it may take the law's table to know.
         rate: with which probability a unit is kept before values are counted; None where all are.
         keep: how many keys are released at most; None for any number.
@@ -161,6 +172,8 @@ class Law(Reporting):
     """
 
     name: ClassVar[str]
+    stored_as: ClassVar[str] = ""
+    parameters: ClassVar[Parameters] = {}
     epsilon: Fraction
     delta: Fraction
     judged_for_unit: ClassVar[bool] = False
@@ -170,9 +183,18 @@ class Law(Reporting):
     universe: str | None = None
     universe_size: int | None = None
 
+    def __repr__(self) -> str:
+        given = ((name, getattr(self, name)) for name in self.parameters)
+        shown = (f"{name}={part if isinstance(part, Fraction) else repr(part)}" for name, part in given)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def facts(self) -> dict[str, Any]:
         """The law's name and parameters as plain data, exact: what `from_facts` makes it from again."""
-        raise InvalidParameter(f"the law {self.name!r} is not stored.")
+        if not self.stored_as:
+            raise InvalidParameter(f"the law {self.name!r} is not stored.")
+        found = {name: getattr(self, name) for name in self.parameters}
+        plain = {name: part if isinstance(part, int | str | None) else str(part) for name, part in found.items()}
+        return {"name": self.stored_as, **plain}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Self:
@@ -182,7 +204,7 @@ class Law(Reporting):
             KeyError: if a parameter is missing.
             InvalidParameter: for a parameter that the law refuses.
         """
-        raise InvalidParameter(f"the law {cls.name!r} is not stored.")
+        return cls(**{name: read(facts[name]) for name, read in cls.parameters.items()})
 
     @abstractmethod
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
@@ -191,6 +213,10 @@ class Law(Reporting):
     @abstractmethod
     def certify(self) -> Certificate:
         """Verify the table that is drawn from; raises PrivacyViolation with the offending pair."""
+
+    def profile(self, step: Fraction) -> Profile:
+        """The exact privacy profile of one draw, at factors e^(j step) for j = 0, 1, ... up to epsilon."""
+        raise InvalidParameter(f"the profile of the law {self.name!r} is not known.")
 
     @abstractmethod
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
@@ -275,8 +301,47 @@ class Law(Reporting):
         raise InvalidParameter(f"the law {self.name!r} is not one for trees of counts.")
 
 
+def as_given(stored: Any) -> Any:
+    """A parameter of a law that the law checks itself."""
+    return stored
+
+
 def read_flag(stored: object) -> bool:
     """A parameter of a law that is true or false."""
     if not isinstance(stored, bool):
         raise InvalidParameter("a parameter that is true or false is neither.")
     return stored
+
+
+def as_chance(name: str, number: object) -> Fraction:
+    """Read a probability that is neither 0 nor 1."""
+    chance = as_fraction(name, number)
+    if not 0 < chance < 1:
+        raise InvalidParameter(f"{name} must be above 0 and below 1, got {number}.")
+    return chance
+
+
+def as_confidence(confidence: object) -> Fraction:
+    """Read a confidence strictly between 0 and 1."""
+    level = as_fraction("confidence", confidence)
+    if not 0 < level < 1:
+        raise InvalidParameter(f"confidence must be between 0 and 1, got {confidence}.")
+    return level
+
+
+def as_frequency(number: int) -> int:
+    """Read one frequency."""
+    frequency = int(number)
+    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
+        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
+    return frequency
+
+
+def as_frequencies(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Read many frequencies."""
+    given = np.asarray(frequencies)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
+    if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
+        raise InvalidParameter("frequencies must be from 0 to 2^62.")
+    return np.ascontiguousarray(given, dtype=np.int64)

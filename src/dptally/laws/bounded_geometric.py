@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.exact import as_count, as_fraction, exp_bounds
+from dptally.exact import as_count, exp_bounds
+from dptally.exact.searching import first_where
+from dptally.laws.base import as_chance
 from dptally.laws.clamped_noise import ADD_OR_REMOVE, ClampedNoise, Neighbours
 from dptally.laws.node_sums import NodeSums, ShiftedNodes
 from dptally.laws.tables.two_sided_geometric import LARGEST_REACH
@@ -93,6 +95,7 @@ class DyadicGeometric(ClampedNoise):
     """
 
     name = "dyadic_geometric"
+    stored_as = "DyadicGeometric"
 
     def __init__(self, epsilon: object, bound: object, *, neighbours: Neighbours = ADD_OR_REMOVE) -> None:
         super().__init__(epsilon, bound, neighbours)
@@ -103,23 +106,6 @@ class DyadicGeometric(ClampedNoise):
                 f"epsilon is too small: the noise would have more than {2 * LARGEST_REACH} values, and half of all "
                 f"values would be off by more than {float(Fraction(7, 10) / self.key_epsilon):.2g}."
             )
-
-    def __repr__(self) -> str:
-        return f"DyadicGeometric(epsilon={self.epsilon}, bound={self.bound}, neighbours={self.neighbours!r})"
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "DyadicGeometric",
-            "epsilon": str(self.epsilon),
-            "bound": self.bound,
-            "neighbours": self.neighbours,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(str(facts["epsilon"]), facts["bound"], neighbours=facts["neighbours"])
 
     def draw_nodes(self, counts: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each node of a tree, not clamped at 0.
@@ -198,9 +184,6 @@ class BoundedGeometric(ClampedNoise):
                 "use DyadicGeometric."
             )
 
-    def __repr__(self) -> str:
-        return f"BoundedGeometric(epsilon={self.epsilon}, bound={self.bound}, neighbours={self.neighbours!r})"
-
     @cached_property
     def half_masses(self) -> tuple[int, ...]:
         """M_0, M_1, ..., M_R with R the bound; the last one gathers the tail."""
@@ -254,9 +237,7 @@ class FastGeometric(ClampedNoise):
     ) -> None:
         super().__init__(epsilon, bound, neighbours)
         self.scale = rational_scale(self.key_epsilon, largest_denominator)
-        self._share = as_fraction("mixing", mixing)
-        if not 0 < self._share < 1:
-            raise InvalidParameter(f"mixing must be above 0 and below 1, got {mixing}.")
+        self._share = as_chance("mixing", mixing)
         # By Lemma 3.2 the tail P[|Z| > t] may be this large. 0.7 > ln 2 and ln(1 + 1/K) >= 1 / (K + 1).
         tail = self._share / (1 - self._share) / (self.bound + 1) / (2 * self.scale + 1)
         halvings = math.ceil(1 / tail).bit_length() + 1
@@ -275,11 +256,7 @@ class FastGeometric(ClampedNoise):
 
     @cached_property
     def _integers(self) -> tuple[tuple[int, ...], int]:
-        low, high = 0, self._enough  # invariant: the judge accepts `high`; what is below `low` was refused
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._accepted(middle) else (middle + 1, high)
-        return fast_masses(self.scale, low, self._share, self.bound)
+        return fast_masses(self.scale, first_where(self._accepted, 0, self._enough), self._share, self.bound)
 
     def _accepted(self, reach: int) -> bool:
         half, uniform = fast_masses(self.scale, reach, self._share, self.bound)
@@ -308,9 +285,6 @@ def rational_scale(epsilon: Fraction, largest_denominator: int) -> Fraction:
     The bound is on the denominator of K if K >= 1, on that of 1 / K otherwise: small epsilons have large K, large ones
     large 1 / K, and it is the larger of the two whose relative precision counts. e^epsilon is rounded down, so that K
     is never too small.
-
-    Raises:
-        InvalidParameter: if the denominator is out of range, or no K up to 2^62 will do.
     """
     largest = as_count("largest_denominator", largest_denominator, largest=_LARGEST_DENOMINATOR)
     low, _ = exp_bounds(epsilon, _PRECISION)

@@ -12,6 +12,7 @@ import numpy as np
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_epsilon, exp_bounds
 from dptally.exact.powers import power_bounds
+from dptally.exact.searching import first_near
 from dptally.randomness.geometric import LARGEST, Geometric
 from dptally.randomness.lazy_uniforms import Thresholds
 
@@ -97,11 +98,7 @@ class ClampedGeometric:
         return {value: self.probability(true_frequency, value) for value in range(self.bound + 1)}
 
     def certify(self, epsilon: Fraction | None = None) -> Fraction:
-        """Judge the ratio that is drawn with, and return the loss 1 / r.
-
-        Raises:
-            PrivacyViolation: if 1 / r exceeds a rational lower bound of e^epsilon.
-        """
+        """Judge the ratio that is drawn with, and return the loss 1 / r."""
         loss = 1 / self.ratio
         if loss > exp_bounds(self.epsilon if epsilon is None else epsilon, 512)[0]:
             raise PrivacyViolation("the noise shrinks by more than a factor e^epsilon per step.")
@@ -197,25 +194,10 @@ class ClampedGeometric:
         Comparisons end because G(v) is never equal to a fraction with a power of two below the line, such as the ends
         of cells are: the odd part of 2^128 (1 + r) is above 1 and has no divisor in common with 2^128 r.
         """
-        lowest, above = 0, self.bound + 1
         guess = -math.log(probability.numerator) + math.log(probability.denominator)
         near = int(guess / -math.log1p(float(self.ratio - 1)))  # only where to look first
-        step = 1
-        if 0 < near <= self.bound:
-            if self._reaches(near, probability):
-                lowest = near
-                while (there := min(above, near + step)) < above and self._reaches(there, probability):
-                    lowest, step = there, 2 * step
-                above = there
-            else:
-                above = near
-                while (there := max(0, near - step)) > 0 and not self._reaches(there, probability):
-                    above, step = there, 2 * step
-                lowest = there
-        while above - lowest > 1:  # invariant: G(lowest) >= probability > G(above)
-            middle = (lowest + above) // 2
-            lowest, above = (middle, above) if self._reaches(middle, probability) else (lowest, middle)
-        return lowest
+        above = first_near(lambda value: not self._reaches(value, probability), near, 1, self.bound + 1)
+        return (self.bound + 1 if above is None else above) - 1
 
     def _reaches(self, value: int, probability: Fraction) -> bool:
         """Whether G(value) >= probability."""

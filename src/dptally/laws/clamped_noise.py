@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from dptally import _core
 from dptally.errors import InvalidParameter
-from dptally.exact import as_count, as_epsilon, as_fraction
-from dptally.laws.base import LARGEST_FREQUENCY, CountFunction, EstimatorKind, FrequencyFunction, Law
+from dptally.exact import as_count, as_epsilon
+from dptally.exact.powers import power_bounds
+from dptally.exact.searching import first_where
+from dptally.laws.base import (
+    LARGEST_FREQUENCY,
+    CountFunction,
+    EstimatorKind,
+    FrequencyFunction,
+    Law,
+    Parameters,
+    as_chance,
+    as_frequencies,
+    as_frequency,
+    as_given,
+)
+from dptally.laws.estimators import Identity, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
@@ -66,6 +79,7 @@ class ClampedNoise(Law):
     """
 
     name = "clamped_noise"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "bound": as_given, "neighbours": as_given}
     delta = Fraction(0)
     complete = True
     threshold = 0
@@ -179,18 +193,11 @@ class ClampedNoise(Law):
 
         The law as a function M(c, u) of count and randomness, never falling in u [BV19, Def. 4.1, Thm. 4.7 iv]: for a
         uniform number this is the law, in another order of the random numbers than `draw` has.
-
-        Raises:
-            InvalidParameter: if the number is out of range.
         """
         count = self._count(true_frequency)
         if not 1 <= number <= self.whole:
             raise InvalidParameter("number must be a whole number from 1 to the denominator of the law.")
-        low, high = 0, self.bound  # invariant: `high` reaches the number, all below `low` do not
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._reached(middle, count) >= number else (middle + 1, high)
-        return low
+        return first_where(lambda value: self._reached(value, count) >= number, 0, self.bound)
 
     def probability(self, value: int, true_frequency: int) -> Fraction:
         """The exact probability of one value."""
@@ -212,11 +219,7 @@ class ClampedNoise(Law):
         return {value: self._noise_mass(value, count) for value in values}
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
-        """The exact law of the value for a key of this frequency; None, "not reported", has probability 0. Sums to 1.
-
-        Raises:
-            InvalidParameter: if the row is too long to be written out; `probability` and `cumulative` have no limit.
-        """
+        """The exact law of the value for a key of this frequency; None, "not reported", has probability 0."""
         self.check_row()
         law: dict[int | None, Fraction] = {None: Fraction(0)}
         law.update((value, self.probability(value, true_frequency)) for value in range(self.bound + 1))
@@ -253,11 +256,7 @@ class ClampedNoise(Law):
         return certify_pure_copies(found, copies=self.keys_changed, epsilon=self.epsilon)
 
     def certify(self) -> Certificate:
-        """Judge the numbers that are drawn from.
-
-        Raises:
-            PrivacyViolation: with the offending pair of frequencies.
-        """
+        """Judge the numbers that are drawn from."""
         return self._certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
@@ -267,17 +266,10 @@ class ClampedNoise(Law):
         certified rows exactly. Frequencies take part in one addition and one clamp without branches: which random
         words are read and which table entries are looked at depends on the words alone. Each draw takes 128 bits; where
         N does not divide 2^128, 64 more with probability below 2R / 2^128, and so on.
-
-        Raises:
-            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
-        given = np.asarray(frequencies)
-        if given.dtype.kind not in "iu" or given.ndim != 1:
-            raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
-        if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
-            raise InvalidParameter("frequencies must be from 0 to 2^62.")
+        given = as_frequencies(frequencies)
         self.certify()
-        values = np.minimum(given.astype(np.int64, copy=False), self.bound)
+        values = np.minimum(given, self.bound)
         for start in range(0, len(values), _BATCH):
             self._draw_batch(values[start : start + _BATCH], bits)
         return values
@@ -347,16 +339,9 @@ class ClampedNoise(Law):
         """Weights that turn values into estimates of sums of a function of frequency: g(value).
 
         The value j is most likely for frequency j, and every key has a value, so nothing is divided by.
-
-        Args:
-            kind: "mle", the only one these laws have.
-            of: the function g with g(0) = 0, None for the frequency itself.
         """
-        from dptally.laws.identity_estimator import IdentityEstimator
-
-        if kind != "mle":
-            raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
-        return IdentityEstimator(self, of)
+        only_most_likely(self, kind)
+        return Identity(self, of)
 
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """The value and `error_quantile` on both sides: every key has a value, so nothing is selected."""
@@ -408,7 +393,7 @@ class ClampedNoise(Law):
 
         Whatever the count: (a, beta)-accuracy of [BV19, Def. 4.2] with the smallest a.
         """
-        allowed = _as_chance("beta", beta)
+        allowed = as_chance("beta", beta)
         return self._smallest_error(lambda chance: chance <= allowed)
 
     def simultaneous_error(self, beta: object, bins: int) -> int:
@@ -417,36 +402,15 @@ class ClampedNoise(Law):
         Draws are independent, so this is (1 - q)^bins >= 1 - beta for the probability q of one error
         [BV19, Thm. 5.2 iii]; the power is rounded down, to 200 bits, which can only make a larger.
         """
-        allowed = _as_chance("beta", beta)
+        allowed = as_chance("beta", beta)
         count = as_count("bins", bins, largest=LARGEST_FREQUENCY)
-        return self._smallest_error(lambda chance: _power_below(1 - chance, count) >= 1 - allowed)
+        power = 1 << _POWER_BITS
+        return self._smallest_error(
+            lambda chance: Fraction(power_bounds(1 - chance, count, _POWER_BITS)[0], power) >= 1 - allowed
+        )
 
     def _smallest_error(self, suffices: Callable[[Fraction], bool]) -> int:
-        low, high = 0, self.bound  # invariant: `high` suffices, all below `low` do not
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if suffices(self.error_probability(middle)) else (middle + 1, high)
-        return low
+        return first_where(lambda error: suffices(self.error_probability(error)), 0, self.bound)
 
     def _count(self, true_frequency: int) -> int:
-        frequency = int(true_frequency)
-        if frequency != true_frequency or not 0 <= frequency <= LARGEST_FREQUENCY:
-            raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
-        return min(frequency, self.bound)
-
-
-def _as_chance(name: str, number: object) -> Fraction:
-    chance = as_fraction(name, number)
-    if not 0 < chance < 1:
-        raise InvalidParameter(f"{name} must be above 0 and below 1, got {number}.")
-    return chance
-
-
-def _power_below(base: Fraction, exponent: int) -> Fraction:
-    """A number at most base^exponent, for 0 <= base <= 1, by repeated squaring rounded down."""
-    square, result = math.floor(base * (1 << _POWER_BITS)), 1 << _POWER_BITS
-    while exponent:
-        if exponent & 1:
-            result = result * square >> _POWER_BITS
-        square, exponent = square * square >> _POWER_BITS, exponent >> 1
-    return Fraction(result, 1 << _POWER_BITS)
+        return min(as_frequency(true_frequency), self.bound)

@@ -23,12 +23,8 @@ def choose_counter_law(
 ) -> WeightedSample | GaussianHistogram:
     """The better of two laws: Gaussian noise on all counters, or the optimal law for each with a share of the budget.
 
-    Args:
-        epsilon: for all counters together.
-        delta: for all counters together.
-        capacity: how many counters a unit may change.
-        minimise: "threshold" for the law that reports a key half of the time at the smallest counter, "error" for the
-            one with the smallest standard deviation.
+    "threshold" is for the law that reports a key half of the time at the smallest counter, "error" for the one with the
+    smallest standard deviation.
     """
     gaussian = GaussianHistogram(epsilon, delta, capacity)
     if capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):

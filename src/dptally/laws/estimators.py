@@ -24,10 +24,13 @@ from dptally.laws.sampling_schemes import UNIT_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.laws.base import Estimator
+    from dptally.laws.base import Estimator, Law
+    from dptally.laws.clamped_noise import ClampedNoise
+    from dptally.laws.thresholded_noise import ThresholdedNoise
+    from dptally.laws.top_k_noise import TopKNoise
     from dptally.laws.weighted_sample import WeightedSample
 
-__all__ = ["make_estimator"]
+__all__ = ["Identity", "MostLikely", "SignificantValues", "Weights", "make_estimator", "only_most_likely"]
 
 _FRACTION_BITS = 64
 _LARGEST_UNBIASED_VALUE = 2000
@@ -37,25 +40,25 @@ _FIRST_ROWS = 4096
 
 def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFunction | None) -> Estimator:
     """Build the estimator of the given kind for a law and a function of frequency."""
-    kinds: dict[str, type[_Weights]] = {"mle": _MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
+    kinds: dict[str, type[Weights]] = {"mle": MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
     if kind not in kinds:
         raise InvalidParameter(f"kind must be one of 'mle', 'lower', 'unbiased', got {kind!r}.")
-    if law.scheme is None:
-        return kinds[kind](law, of)
-    of_sample: dict[str, type[_Weights]] = {
-        "mle": _MostLikelyOfSample,
-        "lower": _NeverOverOfSample,
-        "unbiased": _Unbiased,
-    }
-    return of_sample[kind](law, of)
+    if law.scheme is not None:
+        kinds.update(mle=_MostLikelyOfSample, lower=_NeverOverOfSample)
+    return kinds[kind](law, of)
 
 
-class _Weights:
-    """Exact expectations, shared by all kinds."""
+def only_most_likely(law: Law, kind: EstimatorKind) -> None:
+    """Refuse other kinds than "mle", for laws that have no others."""
+    if kind != "mle":
+        raise InvalidParameter(f"the law {law.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
 
-    def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
-        self._law = law
-        self._of = of
+
+class Weights:
+    """Exact expectations, shared by all kinds; g is `of`, None for the frequency itself."""
+
+    def __init__(self, law: Law, of: FrequencyFunction | None) -> None:
+        self._law, self._of = law, of
 
     def _wanted(self, frequency: int) -> Fraction:
         """g(frequency), exactly."""
@@ -105,20 +108,24 @@ class _Weights:
         return terms[0] if terms else Fraction(0)
 
 
-class _MostLikely(_Weights):
+class MostLikely(Weights):
     """a_j = g(i) / pi_i with i the frequency that makes the value j most likely [CGSS21, (11)].
 
     For this law i = j + `likely_drop`. Without values, every frequency from W on makes the report equally likely;
     the smallest of them is taken, and a_1 = g(W).
     """
 
+    _law: WeightedSample | ThresholdedNoise
+
     def _weight(self, value: int) -> Fraction:
         frequency = max(1, value + self._law.likely_drop) if self._law.values else self._law.width
         return self._wanted(frequency) / self._law.reporting_probability(frequency)
 
 
-class _MostLikelyOfSample(_Weights):
+class _MostLikelyOfSample(Weights):
     """The same for a law with a sampling scheme, where the most likely frequency is found by looking at all of them."""
+
+    _law: WeightedSample
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
@@ -149,7 +156,7 @@ class _MostLikelyOfSample(_Weights):
         return super()._moment(true_frequency, function)
 
 
-class _NeverOver(_Weights):
+class _NeverOver(Weights):
     """The largest weights, in order of value, whose expectation exceeds g(i) for no frequency i [CGSS21, (41)].
 
         a_j = min over i of (g(i) - sum_{h<j} a_h P[h | i]) / P[j or more | i],
@@ -163,6 +170,8 @@ class _NeverOver(_Weights):
     a_j = g(j - 1), keeps E_i <= g(i) for ever, because i + 1 - D then averages over such weights only. Values so large
     that this has not happened by itself are forced to it.
     """
+
+    _law: WeightedSample
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
@@ -213,12 +222,14 @@ class _NeverOver(_Weights):
         self._spent = [*spent[1:], 0]
 
 
-class _NeverOverOfSample(_Weights):
+class _NeverOverOfSample(Weights):
     """The same for a law with a sampling scheme, from its rows; no shortcut for large values.
 
     Without values the weight is the largest a with a pi_i <= g(i) for all i: the minimum of g(i) / pi_i over the first
     rows, and of g at the first row after them, which is below g(i) / pi_i for every later i because g does not fall.
     """
+
+    _law: WeightedSample
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
@@ -260,7 +271,7 @@ class _NeverOverOfSample(_Weights):
             del self._spent[i]  # no later value is possible for this row
 
 
-class _Unbiased(_Weights):
+class _Unbiased(Weights):
     """Unbiased weights: the values that are new in row i share what is left of g(i).
 
     That is (g(i) - sum_j P[j | i] a_j) / P[new | i], the sum over values of earlier rows. With a sampling scheme and
@@ -268,6 +279,8 @@ class _Unbiased(_Weights):
     sign and grow exponentially; the variance of even one key of frequency 1 is about 1 / delta. They are here to show
     that, and refuse values beyond which the exact recursion is pointless.
     """
+
+    _law: WeightedSample
 
     def __init__(self, law: WeightedSample, of: FrequencyFunction | None) -> None:
         super().__init__(law, of)
@@ -294,3 +307,70 @@ class _Unbiased(_Weights):
             weight = (self._wanted(self._rows) - spent) / sum(row[j] for j in fresh)
             self._known.update(dict.fromkeys(fresh, weight))
         return self._known[value]
+
+
+class Identity(Weights):
+    """g(j) for a value j, of laws that report every count.
+
+    The noise is symmetric, so for g(w) = w the bias is what the clamp at 0 and at the bound does, plus the pull of
+    uniform values to the middle of the range. With `of` given, expectations need a sum of g over all uniform values,
+    and are refused where the bound puts that out of reach.
+    """
+
+    _law: ClampedNoise
+
+    def __call__(self, value: int) -> Fraction:
+        """The weight of a value, 0 and above."""
+        if value < 0:
+            raise InvalidParameter("value must be at least 0.")
+        return self._wanted(int(value))
+
+    def weights(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weights of many values, as floats."""
+        return np.asarray(values, dtype=np.float64) if self._of is None else super().weights(values)
+
+    def expectation(self, true_frequency: int) -> Fraction:
+        """Expected weight of a key of this frequency."""
+        top = self._law.bound
+        return self._mean(true_frequency, self._wanted, Fraction(top * (top + 1), 2))
+
+    def mse(self, true_frequency: int) -> Fraction:
+        """Mean squared error."""
+        wanted, top = self._wanted(true_frequency), self._law.bound
+        squares = Fraction(top * (top + 1) * (2 * top + 1), 6) - wanted * top * (top + 1) + (top + 1) * wanted**2
+        return self._mean(true_frequency, lambda value: (self._wanted(value) - wanted) ** 2, squares)
+
+    def _mean(self, true_frequency: int, function: Callable[[int], Fraction], over_all: Fraction) -> Fraction:
+        """Expectation of a function of the value; `over_all` is its sum over all values where g(w) = w."""
+        law = self._law
+        noise = law.noise_masses(min(int(true_frequency), law.bound))
+        found = sum((mass * function(value) for value, mass in noise.items()), Fraction(0))
+        if law.uniform_mass:
+            if self._of is not None:
+                law.check_row()
+                over_all = sum((function(value) for value in range(law.bound + 1)), Fraction(0))
+            found += law.uniform_mass * over_all
+        return found / law.whole
+
+
+class SignificantValues(Weights):
+    """g(j) for a value j from `real_from` on, and 0 below, of sparse pure releases.
+
+    Whether a key is released depends on all others, so there is no expectation over the law of one key; what one key
+    may be off is `TopKNoise.key_error`.
+    """
+
+    _law: TopKNoise
+
+    def __call__(self, value: int) -> Fraction:
+        """The weight of a value."""
+        return Fraction(0) if value < self._law.real_from else self._wanted(int(value))
+
+    def expectation(self, true_frequency: int) -> Fraction:
+        """Not defined for one key alone."""
+        raise InvalidParameter(
+            "in a sparse release an estimate depends on all other keys; law.key_error(beta, frequency) bounds its "
+            "error."
+        )
+
+    mse = expectation

@@ -12,6 +12,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
+from dptally.exact.searching import first_where
 from dptally.laws.base import Reporting
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 
@@ -200,11 +201,7 @@ class FieldGeometric(Reporting):
 
     def error(self, beta: Fraction) -> int:
         """The smallest E with |value - count| <= E with chance 1 - beta at least, whatever the count up to B."""
-        low, high = 0, self.largest_count
-        while low < high:  # invariant: `high` misses with chance beta at most, and everything below `low` more often
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.miss(middle) <= beta else (middle + 1, high)
-        return low
+        return first_where(lambda distance: self.miss(distance) <= beta, 0, self.largest_count)
 
 
 def choose_law(key_epsilon: Fraction, *, universe_size: int, largest_count: int) -> FieldGeometric:
@@ -214,9 +211,6 @@ def choose_law(key_epsilon: Fraction, *, universe_size: int, largest_count: int)
     with finitely many bits. The floor is the smallest of which the rounding of the table can be paid, about
     2 / key_epsilon. The field has at least `universe_size` elements, and enough of them that a stray value has chance
     2^-40 at most.
-
-    Raises:
-        InvalidParameter: if no field is large enough, or the noise would reach too far.
     """
     low, _ = exp_bounds(key_epsilon, 2 * _RATIO_BITS)
     ratio = Fraction(math.floor(low * (1 - Fraction(1, 1 << 62)) * (1 << _RATIO_BITS)), 1 << _RATIO_BITS)

@@ -10,16 +10,16 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.base import Reporting, read_flag
+from dptally.laws.base import Parameters, Reporting, as_frequencies, as_given, read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table
-from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
+from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.verifiers.tables import TABLE_BITS, Certificate
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class GaussianHistogram(ThresholdedNoise):
     """
 
     name = "gaussian_histogram"
+    stored_as = "GaussianHistogram"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "differing": as_given, "values": read_flag}
     judged_for_unit = True
 
     def __init__(
@@ -89,12 +91,6 @@ class GaussianHistogram(ThresholdedNoise):
         self.values = bool(values)
         self.sigma, self.threshold = calibrate(self.epsilon, self.delta, self.differing)
         self._reach = _reach(self.sigma, self.threshold, self.epsilon, self.delta, self.differing)
-
-    def __repr__(self) -> str:
-        return (
-            f"GaussianHistogram(epsilon={self.epsilon}, delta={self.delta}, differing={self.differing}, "
-            f"values={self.values})"
-        )
 
     # ---- the table ----
 
@@ -149,21 +145,6 @@ class GaussianHistogram(ThresholdedNoise):
         given = as_frequencies(frequencies)
         reported = self._certified.draw_above(given, self.threshold, bits) * (given > 0)
         return reported if self.values else np.minimum(reported, 1)
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "GaussianHistogram",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "differing": self.differing,
-            "values": self.values,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(str(facts["epsilon"]), str(facts["delta"]), facts["differing"], values=read_flag(facts["values"]))
 
 
 class _WideGaussian(Reporting):

@@ -52,12 +52,7 @@ def _moments(estimates: Floats, masses: Floats, weights: Floats, frequency: floa
 
 
 def errors_of_noise(beyond: Floats, frequencies: Floats) -> KeyErrors:
-    """Errors of noise that does not depend on the frequency; that values are not below 0 is left out.
-
-    Args:
-        beyond: P[|noise| > a] for a = 0, 1, ...
-        frequencies: whose errors are asked for.
-    """
+    """Errors of noise that does not depend on the frequency; that values are not below 0 is left out."""
     ones = np.ones(len(frequencies))
     absolute, square = float(beyond.sum()), float((2 * np.arange(len(beyond)) + 1) @ beyond)
     return KeyErrors(absolute * ones, square * ones, 0 * ones, square * ones)

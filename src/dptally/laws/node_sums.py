@@ -46,14 +46,7 @@ class NodeSums(Protocol):
         """An estimate of each node by itself, and the variance to weigh it by."""
 
     def lower(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
-        """A number that exceeds the true number of units in some nodes with probability at most `error`.
-
-        Args:
-            sums: of the reported values.
-            nodes: how many nodes were added up, reported or not.
-            hidden: how many of them were not reported.
-            error: allowed probability.
-        """
+        """A number that exceeds the true number of units in some nodes with probability at most `error`."""
 
     def upper(self, sums: Integers, nodes: Integers, hidden: Integers, error: float) -> Floats:
         """A number that is below the true number of units with probability at most `error`; see `lower`."""

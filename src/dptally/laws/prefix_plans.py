@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_count, as_delta, as_epsilon
@@ -22,9 +22,17 @@ from dptally.verifiers.guarantees import verify_rounds
 from dptally.verifiers.rounds import LARGEST_ROUNDS
 from dptally.verifiers.tables import Certificate
 
-__all__ = ["MECHANISM", "TriePlan", "plan_trie"]
+__all__ = ["MECHANISM", "Node", "TriePlan", "plan_trie"]
 
 MECHANISM = "trie_heavy_hitters"
+
+
+class Node(NamedTuple):
+    """A reported node: its level, its name (see `dptally.universes.prefixes`), and how many votes were kept."""
+
+    level: int
+    name: str
+    value: int
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 from dptally.laws.base import LARGEST_FREQUENCY
-from dptally.laws.prefix_plans import TriePlan
+from dptally.laws.prefix_plans import Node, TriePlan
 from dptally.laws.sample_and_threshold import as_rate
 from dptally.privacy.stored_facts import DAMAGE
-from dptally.releases.prefix_tree import Node, PrefixTree
 from dptally.universes.prefixes import LARGEST_LENGTH, OPEN, ROOT, Domain
 from dptally.verifiers.rounds import LARGEST_ROUNDS
 
 if TYPE_CHECKING:
+    from dptally.privacy.guarantee import Guarantee
     from dptally.randomness import BitSource
 
 __all__ = ["Round", "TrieRounds", "answer"]
@@ -192,14 +192,14 @@ class TrieRounds:
             raise InvalidParameter("the plan has no rounds.")
         return found
 
-    def receive(self, counts: Mapping[str, int]) -> Round | PrefixTree:
+    def receive(self, counts: Mapping[str, int]) -> Round | None:
         """Take the counts of kept votes, keep those that reach the threshold, and go on.
 
         Args:
             counts: kept votes for each node that was voted for.
 
         Returns:
-            Round | PrefixTree: the next question, or the result.
+            Round | None: the next question; None if that was the last, and `nodes` has the result.
 
         Raises:
             InvalidParameter: for counts of nodes that were not asked for, or that are no counts; nothing is taken then.
@@ -217,12 +217,16 @@ class TrieRounds:
                 found.append(Node(asked.level, name, count))
         self._nodes += sorted(found)
         self._received += 1
-        following = self.round
-        return self.tree() if following is None else following
+        return self.round
 
-    def tree(self) -> PrefixTree:
-        """What has been reported so far; the guarantee is that of all rounds."""
-        return PrefixTree(self.plan, self._nodes, self.plan.guarantee(unit=self.unit, private=self.private))
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What has been reported so far; `PrefixTree.of_rounds` makes a release of it."""
+        return tuple(self._nodes)
+
+    def guarantee(self) -> Guarantee:
+        """What is guaranteed for all rounds together."""
+        return self.plan.guarantee(unit=self.unit, private=self.private)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, to go on later."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.frequencies import as_confidence
 from dptally.exact import as_count
 from dptally.exact.parameters import as_share
+from dptally.laws.base import as_confidence
 from dptally.laws.range_trees import make_tree_law
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending, law_part

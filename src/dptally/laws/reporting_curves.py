@@ -39,10 +39,6 @@ _FARTHEST = 1 << 20
 def reporting_curves(mechanisms: Mapping[str, Reporting], frequencies: Iterable[int]) -> dict[str, list[float]]:
     """For each law, the probability that a key of each frequency is reported.
 
-    Args:
-        mechanisms: laws by name, such as those of `dptally.planning.planned_laws`, or ``{"release": release.law}``.
-        frequencies: at least 0.
-
     >>> from dptally.observation_models import WeightedSample
     >>> reporting_curves({"best": WeightedSample(1, "1e-6")}, [1, 28])
     {'best': [1e-06, 1.0]}
@@ -110,13 +106,7 @@ class ReportingCurve:
 
 
 def reporting_curve(law: Reporting, *, points: int = 60, proceed: Callable[[], None] | None = None) -> ReportingCurve:
-    """The curve of a law from frequency 0 to a little beyond where keys are reported with 99.9 %.
-
-    Args:
-        law: any law of `dptally.observation_models`, or what else tells the chance of a frequency.
-        points: how many, about.
-        proceed: called before every evaluation of the law; may raise to stop a curve that nobody waits for any more.
-    """
+    """The curve of a law from frequency 0 to a little beyond where keys are reported with 99.9 %."""
     law = law.for_charts()
 
     def found(frequency: int) -> float:

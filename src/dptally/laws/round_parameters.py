@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.laws.sampling_parameters import RATE_UNIT, best_pair
+from dptally.laws.sampling_parameters import RATE_UNIT, best_pair, log_factorials
 from dptally.privacy.composition import largest_key_delta, share_between_keys
 from dptally.verifiers.rounds import STEPS, certify_rounds
 from dptally.verifiers.sampling import certify_sampling
@@ -60,17 +60,7 @@ class RoundLaw:
 
 
 def choose_round_law(epsilon: Fraction, delta: Fraction, rounds: int, composition: Composition = "exact") -> RoundLaw:
-    """The law with about the smallest threshold / rate, judged for all rounds together.
-
-    Args:
-        epsilon: for all rounds together.
-        delta: for all rounds together.
-        rounds: how many there may be.
-        composition: how rounds are added up. With one round all are the same.
-
-    Raises:
-        InvalidParameter: for another composition, or where no law is found.
-    """
+    """The law with about the smallest threshold / rate, judged for all rounds together."""
     if composition not in COMPOSITIONS:
         raise InvalidParameter(f"composition must be one of {', '.join(map(repr, COMPOSITIONS))}, got {composition!r}.")
     return _choose(epsilon, delta, rounds, composition)
@@ -103,11 +93,7 @@ def certify_round_law(
     epsilon: Fraction,
     delta: Fraction,
 ) -> RoundLaw:
-    """Judge a law that was chosen before, for all rounds together.
-
-    Raises:
-        PrivacyViolation: if it does not keep epsilon and delta.
-    """
+    """Judge a law that was chosen before, for all rounds together."""
     if composition == "exact" and rounds > 1:
         certificate = certify_rounds(rate, threshold, rounds=rounds, epsilon=epsilon, delta=delta)
         return RoundLaw(rate, threshold, rounds, composition, epsilon, certificate)
@@ -245,7 +231,7 @@ def _guessed_profiles(
     """Both profiles at e^(j step), from rows in which the threshold alone decides."""
     last = math.floor((threshold + 8 * math.sqrt(threshold) + 16) / rate)
     trials = np.linspace(threshold - 1, last, min(last - threshold + 2, most_rows)).astype(np.int64)
-    logs = _log_factorials(last)
+    logs = log_factorials(last)
     exponents = logs[trials] - logs[threshold - 1] - logs[trials - threshold + 1]
     steps = rate * np.exp(exponents + (threshold - 1) * math.log(rate) + (trials - threshold + 1) * math.log1p(-rate))
     # T_{k-1}(t) is the sum of the steps before k, here by the trapezoidal rule, which is exact if no row is left out.
@@ -257,13 +243,3 @@ def _guessed_profiles(
     down = growth * steps - (growth - 1) * (over[-1] - over)
     down[(rows * (1 - growth * (1 - rate)) > threshold) | np.broadcast_to(growth * (1 - rate) >= 1, down.shape)] = 0
     return np.maximum(up.max(axis=1), 0), np.maximum(down.max(axis=1), 0)
-
-
-_table: list[NDArray[np.float64]] = [np.zeros(2)]
-
-
-def _log_factorials(largest: int) -> NDArray[np.float64]:
-    """ln(n!) for n = 0 .. at least `largest`."""
-    if len(_table[0]) <= largest:
-        _table[0] = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, 2 * largest + 2)))])
-    return _table[0]

@@ -6,16 +6,25 @@ import math
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.exact.binomial import binomial_at_least, binomial_row
-from dptally.laws.base import LARGEST_FREQUENCY, LARGEST_VALUE, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.base import (
+    LARGEST_FREQUENCY,
+    LARGEST_VALUE,
+    EstimatorKind,
+    FrequencyFunction,
+    Law,
+    Parameters,
+    as_frequencies,
+    as_frequency,
+)
 from dptally.laws.binomial_bounds import bounds_of_sampled
-from dptally.laws.estimators import _Weights
+from dptally.laws.estimators import Weights
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import NOTHING, Reports
 from dptally.laws.node_sums import NodeSums, SampledNodes
@@ -26,16 +35,17 @@ from dptally.laws.sampling_parameters import (
     largest_rate,
     smallest_threshold,
 )
-from dptally.laws.thresholded_noise import as_frequencies, as_frequency
 from dptally.randomness.keyed import WordsOfRows
 from dptally.randomness.thinning import thin_counts
+from dptally.verifiers.loss_measures import ONE
+from dptally.verifiers.profiles import Profile
+from dptally.verifiers.rounds import sampling_profile
 from dptally.verifiers.sampling import certify_sampling
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.laws.base import Estimator
-    from dptally.laws.weighted_sample import WeightedSample
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
@@ -43,6 +53,12 @@ __all__ = ["SampleAndThreshold", "as_rate"]
 
 _SMALLEST_EPSILON = Fraction(1, 1000)
 _LARGEST_ROW = 1024  # exact fractions beyond have tens of thousands of digits
+
+
+def _read_threshold(stored: object) -> object:
+    if stored is None:  # which would mean the best one
+        raise InvalidParameter("the threshold is missing.")
+    return stored
 
 
 class SampleAndThreshold(Law):
@@ -83,6 +99,8 @@ class SampleAndThreshold(Law):
     """
 
     name = "sample_and_threshold"
+    stored_as = "SampleAndThreshold"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "rate": str, "threshold": _read_threshold}
     endless = True
 
     def __init__(self, epsilon: object, delta: object, rate: object = None, threshold: object = None) -> None:
@@ -95,12 +113,6 @@ class SampleAndThreshold(Law):
         self.delta = as_delta(delta)
         self._rate = None if rate is None else as_rate(rate)
         self._threshold = None if threshold is None else as_count("threshold", threshold, largest=LARGEST_THRESHOLD)
-
-    def __repr__(self) -> str:
-        return (
-            f"SampleAndThreshold(epsilon={self.epsilon}, delta={self.delta}, rate={self.rate}, "
-            f"threshold={self.threshold})"
-        )
 
     @cached_property
     def _pair(self) -> tuple[Fraction, int]:
@@ -131,11 +143,7 @@ class SampleAndThreshold(Law):
     # ---- the contract ----
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
-        """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1.
-
-        Raises:
-            InvalidParameter: for frequencies above 1024, whose fractions are too long to be of use.
-        """
+        """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
         frequency = as_frequency(true_frequency)
         if frequency < self.threshold:
             return {None: Fraction(1)}
@@ -174,21 +182,20 @@ class SampleAndThreshold(Law):
         return certify_sampling(self.rate, self.threshold, epsilon=self.epsilon, delta=self.delta)
 
     def certify(self) -> Certificate:
-        """Judge rate and threshold for all frequencies.
-
-        Raises:
-            PrivacyViolation: with the offending pair of frequencies.
-        """
+        """Judge rate and threshold for all frequencies."""
         return self._certificate
+
+    def profile(self, step: Fraction) -> Profile:
+        """Of binomial rows, up to what is negligible beside delta."""
+        negligible = math.floor(self.delta * ONE) // 1024
+        up, down = (sampling_profile(self.rate, self.threshold, step, order, negligible) for order in ("up", "down"))
+        return up, down
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
         Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the rows
         exactly; see `dptally.randomness.thinning`. Frequencies below the threshold need no bits.
-
-        Raises:
-            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
         given = as_frequencies(frequencies)
         self.certify()
@@ -215,10 +222,6 @@ class SampleAndThreshold(Law):
         (P[v | i] / P[v | i - 1] = (1 - p) i / (i - v) is at least 1 up to there). "lower": v / p, for the frequency
         itself: as E[Binomial(w, p)] = w p, and hidden keys count 0, its expectation never exceeds w. There are no
         unbiased weights: frequencies below the threshold are never reported.
-
-        Args:
-            kind: "mle" or "lower".
-            of: the function g with g(0) = 0, None for the frequency itself.
         """
         if kind == "mle":
             return _MostLikely(self, of)
@@ -281,35 +284,15 @@ class SampleAndThreshold(Law):
         """The frequency that makes a value most likely: floor(value / p)."""
         return math.floor(value / self.rate)
 
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "SampleAndThreshold",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "rate": str(self.rate),
-            "threshold": self.threshold,
-        }
 
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        if facts["threshold"] is None:  # which would mean the best one
-            raise InvalidParameter("the threshold is missing.")
-        return cls(str(facts["epsilon"]), str(facts["delta"]), rate=str(facts["rate"]), threshold=facts["threshold"])
-
-
-class _OfSample(_Weights):
+class _OfSample(Weights):
     """Weights of this law; expectations are exact for frequencies up to 1024."""
 
-    def __init__(self, law: SampleAndThreshold, of: FrequencyFunction | None) -> None:
-        # What is shared needs rows and reporting probabilities alone, which mean the same here.
-        super().__init__(cast("WeightedSample", law), of)
-        self._sampling = law
+    _law: SampleAndThreshold
 
     def __call__(self, value: int) -> Fraction:
         """The weight of a reported value."""
-        if value < self._sampling.threshold:
+        if value < self._law.threshold:
             raise InvalidParameter("value must be at least the threshold: nothing below it is reported.")
         return self._weight(int(value))
 
@@ -318,8 +301,8 @@ class _MostLikely(_OfSample):
     """g(i) / P[i is reported], i = floor(v / p)."""
 
     def _weight(self, value: int) -> Fraction:
-        frequency = self._sampling.most_likely(value)
-        reported = binomial_at_least(frequency, self._sampling.threshold, self._sampling.rate)
+        frequency = self._law.most_likely(value)
+        reported = binomial_at_least(frequency, self._law.threshold, self._law.rate)
         return self._wanted(frequency) / reported
 
 
@@ -327,7 +310,7 @@ class _Scaled(_OfSample):
     """v / p."""
 
     def _weight(self, value: int) -> Fraction:
-        return value / self._sampling.rate
+        return value / self._law.rate
 
 
 def as_rate(number: object) -> Fraction:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.exact.searching import first_near, first_where
 from dptally.verifiers.sampling import certify_sampling
 
 __all__ = ["LARGEST_THRESHOLD", "RATE_UNIT", "best_pair", "largest_rate", "smallest_threshold"]
@@ -35,7 +36,7 @@ def smallest_threshold(epsilon: Fraction, delta: Fraction, rate: Fraction) -> in
     """The smallest threshold with which this rate is (epsilon, delta)-private."""
     share, growth, allowed = float(rate), float(epsilon), float(delta)
     guess = _first(lambda t: guessed_delta(share, t, growth) <= allowed, 1, LARGEST_THRESHOLD)
-    found = _settle(lambda t: _passes(epsilon, delta, rate, t), guess, 1, LARGEST_THRESHOLD)
+    found = first_near(lambda t: _passes(epsilon, delta, rate, t), guess, 1, LARGEST_THRESHOLD)
     if found is None:
         raise InvalidParameter(
             f"rate {float(rate):.6g} needs a threshold above {LARGEST_THRESHOLD:,} to keep epsilon and delta; "
@@ -49,7 +50,7 @@ def largest_rate(epsilon: Fraction, delta: Fraction, threshold: int) -> Fraction
     """The largest multiple of 2^-32 with which this threshold is (epsilon, delta)-private."""
     guess = math.floor(_guessed_rate(float(epsilon), float(delta), threshold) * RATE_UNIT)
     # In terms of 2^32 - rate the search is for the smallest number that passes.
-    found = _settle(
+    found = first_near(
         lambda rest: _passes(epsilon, delta, Fraction(RATE_UNIT - rest, RATE_UNIT), threshold),
         min(max(RATE_UNIT - guess, 1), RATE_UNIT - 1),
         1,
@@ -97,29 +98,6 @@ def _passes(epsilon: Fraction, delta: Fraction, rate: Fraction, threshold: int) 
     return True
 
 
-def _settle(passes: Callable[[int], bool], guess: int, low: int, high: int) -> int | None:
-    """The smallest number in low .. high that passes, where all above it pass too: steps that double from a guess."""
-    step = 1
-    if passes(guess):
-        above = guess
-        while above > low and passes(max(low, above - step)):
-            above, step = max(low, above - step), 2 * step
-        if above == low:
-            return low
-        below = max(low, above - step)
-    else:
-        below = guess
-        while below < high and not passes(min(high, below + step)):
-            below, step = min(high, below + step), 2 * step
-        if below == high:
-            return None
-        above = min(high, below + step)
-    while above - below > 1:  # invariant: `above` passes, `below` does not
-        middle = (above + below) // 2
-        above, below = (middle, below) if passes(middle) else (above, middle)
-    return above
-
-
 # ---- floating point from here on: used to choose, never to guarantee ----
 
 
@@ -127,11 +105,7 @@ def _first(passes: Callable[[int], bool], low: int, high: int) -> int:
     step = low
     while step < high and not passes(step):
         low, step = step, 2 * step
-    high = min(step, high)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if passes(middle) else (middle + 1, high)
-    return low
+    return first_where(passes, low, min(step, high))
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +129,7 @@ def guessed_delta(rate: float, threshold: int, epsilon: float) -> float:
     if down_share > 0:  # up to where all but nothing is hidden
         last = max(last, math.floor((threshold + 12 * math.sqrt(threshold) + 80) / rate))
     # B_{k-1}(t - 1) for k = t .. last, and its sums, which are T_{k-1}(t).
-    logs = _log_factorials(last)
+    logs = log_factorials(last)
     trials = np.arange(threshold - 1, last)
     exponents = logs[trials] - logs[threshold - 1] - logs[trials - threshold + 1]
     exponents += (threshold - 1) * math.log(rate) + (trials - threshold + 1) * math.log1p(-rate)
@@ -172,7 +146,7 @@ def guessed_delta(rate: float, threshold: int, epsilon: float) -> float:
 _table: list[NDArray[np.float64]] = [np.zeros(2)]
 
 
-def _log_factorials(largest: int) -> NDArray[np.float64]:
+def log_factorials(largest: int) -> NDArray[np.float64]:
     """ln(n!) for n = 0 .. at least `largest`."""
     if len(_table[0]) <= largest:
         _table[0] = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, 2 * largest + 2)))])

@@ -15,6 +15,7 @@ from typing import Self
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction, exp_bounds
+from dptally.exact.searching import first_where
 
 __all__ = [
     "UNIT_BITS",
@@ -242,11 +243,7 @@ class Priority(_Threshold):
         least = math.ceil(1 / self.rate**self.power.denominator)
         if _LARGEST_FREQUENCY**self.power.numerator < least:
             return None
-        low, high = 1, _LARGEST_FREQUENCY
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if middle**self.power.numerator >= least else (middle + 1, high)
-        return low
+        return first_where(lambda i: i**self.power.numerator >= least, 1, _LARGEST_FREQUENCY)
 
 
 class SamplingScheme(Scheme):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
-from dptally.laws.base import read_flag
+from dptally.exact.searching import first_where
+from dptally.laws.base import Parameters, as_frequencies, as_given, read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
-from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
+from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.verifiers.sketches import certify_shared_noise
 from dptally.verifiers.tables import TABLE_BITS, Certificate
 
@@ -63,6 +64,14 @@ class SharedNoise(ThresholdedNoise):
     """
 
     name = "shared_noise"
+    stored_as = "SharedNoise"
+    parameters: ClassVar[Parameters] = {
+        "epsilon": str,
+        "delta": str,
+        "capacity": as_given,
+        "standard": read_flag,
+        "elements": as_given,
+    }
     zero_is_hidden = False
     judged_for_unit = True
 
@@ -74,34 +83,6 @@ class SharedNoise(ThresholdedNoise):
         self.capacity = as_count("capacity", capacity, largest=LARGEST_CAPACITY)
         self.standard = bool(standard)
         self.elements = as_count("elements", elements, largest=10_000)
-
-    def __repr__(self) -> str:
-        return (
-            f"SharedNoise(epsilon={self.epsilon}, delta={self.delta}, capacity={self.capacity}, "
-            f"standard={self.standard}, elements={self.elements})"
-        )
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "SharedNoise",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "capacity": self.capacity,
-            "standard": self.standard,
-            "elements": self.elements,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(
-            str(facts["epsilon"]),
-            str(facts["delta"]),
-            facts["capacity"],
-            standard=read_flag(facts["standard"]),
-            elements=facts["elements"],
-        )
 
     def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
         """Bounds for all counters, whose number is fixed: their noises are not independent."""
@@ -155,11 +136,7 @@ class SharedNoise(ThresholdedNoise):
                 hidden += mass * quiet
             return Fraction((_WHOLE << _PRECISION) - hidden + _WHOLE * len(masses), _WHOLE << _PRECISION) > allowed
 
-        low, high = 1, 2 * reach + 2
-        while low < high:  # invariant: `high` keeps delta (nothing of counter 1 reaches it), all below `low` do not
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if leaks(middle) else (low, middle)
-        return low
+        return first_where(lambda least: not leaks(least), 1, 2 * reach + 2)  # nothing of counter 1 reaches the last
 
     @cached_property
     def cumulative(self) -> tuple[int, ...]:
@@ -189,11 +166,7 @@ class SharedNoise(ThresholdedNoise):
         return CertifiedNoise(self.table, certificate)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold.
-
-        Raises:
-            PrivacyViolation: if delta is exceeded.
-        """
+        """Judge the table that is drawn from, with its threshold."""
         return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
@@ -203,9 +176,6 @@ class SharedNoise(ThresholdedNoise):
         with L independent for each counter and eta drawn once for this call, both from the certified table. So one call
         is one release: all counters must be in it. It takes 128 random bits and a fixed number of table steps for each
         counter, and for eta.
-
-        Raises:
-            InvalidParameter: if a counter is not a whole number from 0 to 2^62.
         """
         counters = as_frequencies(frequencies)
         shared = int(self._certified.draw_noise(1, bits)[0])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dptally.exact import as_delta, as_epsilon
-from dptally.laws.base import read_flag
+from dptally.exact.searching import first_where
+from dptally.laws.base import Parameters, as_frequencies, read_flag
 from dptally.laws.tables.certified_table import CertifiedShiftTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
-from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise, as_frequencies, read_entries
+from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise, read_entries
+from dptally.verifiers.profiles import Profile, raise_by_first_row, shift_profile
 from dptally.verifiers.tables import TABLE_BITS, Band, Certificate, certify_bands
 
 if TYPE_CHECKING:
@@ -65,14 +69,13 @@ class Stability(ThresholdedNoise):
     """
 
     name = "stability"
+    stored_as = "Stability"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "values": read_flag}
 
     def __init__(self, epsilon: object, delta: object, values: bool = True) -> None:
         self.epsilon = as_epsilon(epsilon)
         self.delta = as_delta(delta)
         self.values = bool(values)
-
-    def __repr__(self) -> str:
-        return f"Stability(epsilon={self.epsilon}, delta={self.delta}, values={self.values})"
 
     # ---- the table ----
 
@@ -94,11 +97,8 @@ class Stability(ThresholdedNoise):
         delta. It is the only constraint on T, and what remains of delta at T is what a step of the table leaves over.
         """
         allowed = self.delta * _WHOLE
-        low, high = 1, self.reach + 1
-        while low < high:  # invariant: `high` keeps delta (R is far beyond it), all below `low` do not
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.cumulative[self.reach - middle + 1] <= allowed else (middle + 1, high)
-        return low
+        # R is far beyond the threshold that keeps delta.
+        return first_where(lambda least: self.cumulative[self.reach - least + 1] <= allowed, 1, self.reach + 1)
 
     # ---- the contract ----
 
@@ -133,21 +133,21 @@ class Stability(ThresholdedNoise):
         return Band(1, 1, reported[-ENTRY_BYTES:], sure=False)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold.
-
-        Raises:
-            PrivacyViolation: with the offending pair of frequencies.
-        """
+        """Judge the table that is drawn from, with its threshold."""
         return self._certificate
+
+    def profile(self, step: Fraction) -> Profile:
+        """That of the table, and of row 1 beside row 0."""
+        points = math.ceil(self.epsilon / step) + 1
+        found = shift_profile(self.table, values=self.values, step=step, points=points)
+        raise_by_first_row(found, _WHOLE - self.cumulative[self.shift], step)
+        return found
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
         Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the
         certified rows exactly. Each draw takes 128 random bits, for frequency 0 too.
-
-        Raises:
-            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
         given = as_frequencies(frequencies)
         self.certify()
@@ -157,17 +157,3 @@ class Stability(ThresholdedNoise):
         if self.values:
             reported += (self.threshold - 1) * (reported > 0)
         return reported
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "Stability",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "values": self.values,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(str(facts["epsilon"]), str(facts["delta"]), values=read_flag(facts["values"]))

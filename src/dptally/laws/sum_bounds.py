@@ -82,11 +82,6 @@ def unclamped(law: ClampedNoise, values: NDArray[np.int64], of: CountFunction | 
     their clamped noise adds up and is never negative.
 
     The table has r = e^-epsilon up to rounding, a largest noise, and a chance of uniform values of about 2^-64.
-
-    Args:
-        law: the law of the values.
-        values: of all keys that are looked at, whatever their values.
-        of: the function g, for many frequencies at once; None for the frequency itself.
     """
     apply = of or (lambda counts: counts.astype(np.float64))
     distinct, places = np.unique(np.clip(values, 0, law.bound), return_inverse=True)
@@ -105,9 +100,6 @@ def bound_clamped_sum(law: ClampedNoise, values: NDArray[np.int64], beta: float)
     both sides are sum of h -/+ (n ln M(t) + ln(2 / beta)) / t, for a t fixed by n alone. A uniform value, which is in
     no such expectation, is a miss. Counts from R to bound - R are never clamped and have the same M; below and above
     the two sides of M change places.
-
-    Returns:
-        None where the range is too small for this, or uniform values too likely.
     """
     count, reach = len(values), law.reach
     left = beta - 2 * count * float(law.mixing)

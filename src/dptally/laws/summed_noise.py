@@ -6,16 +6,17 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
+from dptally.laws.base import Parameters, as_frequencies, as_given
 from dptally.laws.shared_noise import LARGEST_CAPACITY
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table, reach_of_noise, two_sided_masses
-from dptally.laws.thresholded_noise import ThresholdedNoise, as_frequencies, read_entries
+from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.randomness.integers import draw_integers
 from dptally.verifiers.sketches import certify_summed_noise
 from dptally.verifiers.tables import TABLE_BITS, Certificate
@@ -65,6 +66,8 @@ class SummedNoise(ThresholdedNoise):
     """
 
     name = "summed_noise"
+    stored_as = "SummedNoise"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "capacity": as_given, "elements": as_given}
     judged_for_unit = True
     slack = 1  # a counter that is a fraction may exceed the whole number that bounds are given for
 
@@ -73,27 +76,6 @@ class SummedNoise(ThresholdedNoise):
         self.delta = as_delta(delta)
         self.capacity = as_count("capacity", capacity, largest=LARGEST_CAPACITY)
         self.elements = as_count("elements", elements, largest=10_000)
-
-    def __repr__(self) -> str:
-        return (
-            f"SummedNoise(epsilon={self.epsilon}, delta={self.delta}, capacity={self.capacity}, "
-            f"elements={self.elements})"
-        )
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "SummedNoise",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "capacity": self.capacity,
-            "elements": self.elements,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(str(facts["epsilon"]), str(facts["delta"]), facts["capacity"], elements=facts["elements"])
 
     @property
     def distance(self) -> Fraction:
@@ -165,11 +147,7 @@ class SummedNoise(ThresholdedNoise):
         return CertifiedNoise(table, certificate)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold.
-
-        Raises:
-            PrivacyViolation: if epsilon or delta is exceeded.
-        """
+        """Judge the table that is drawn from, with its threshold."""
         return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
@@ -182,9 +160,6 @@ class SummedNoise(ThresholdedNoise):
         Postcondition: for uniform words, U is floor(g y) or one more with mean g y exactly, Z follows the certified
         table, and the result is floor((U + Z) / g) where U is positive and that is at least T. The number of words
         taken depends on how many counters there are, and on rejected words, not on counters.
-
-        Raises:
-            InvalidParameter: if a counter is negative or too large to be scaled.
         """
         grid, threshold, _ = self._best
         if len(scaled) and (int(scaled.min()) < 0 or int(scaled.max()) > (1 << 62) // grid):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.base import EstimatorKind, FrequencyFunction, Law, as_frequency
+from dptally.laws.estimators import MostLikely, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates, noise_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
 
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.laws.base import Estimator
-    from dptally.laws.weighted_sample import WeightedSample
 
-__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "as_frequencies", "as_frequency", "read_entries"]
+__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "read_entries"]
 
 ENTRY_BYTES = 16
 
@@ -141,35 +141,9 @@ class ThresholdedNoise(Law):
 
         The value j is most likely for frequency j, so that its weight is g(j) / P[a key of frequency j is reported].
         Without values the weight is g(T + R), as for the smallest frequency that is certain to be reported.
-
-        Args:
-            kind: "mle", the only one these laws have.
-            of: the function g with g(0) = 0, None for the frequency itself.
         """
-        from dptally.laws.estimators import make_estimator
-
-        if kind != "mle":
-            raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
-        # The estimator needs rows, reporting probabilities, `likely_drop` and `width`, which mean the same here.
-        return make_estimator(cast("WeightedSample", self), kind, of)
-
-
-def as_frequency(number: int) -> int:
-    """Read one frequency."""
-    frequency = int(number)
-    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
-        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
-    return frequency
-
-
-def as_frequencies(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Read many frequencies."""
-    given = np.asarray(frequencies)
-    if given.dtype.kind not in "iu" or given.ndim != 1:
-        raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
-    if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
-        raise InvalidParameter("frequencies must be from 0 to 2^62.")
-    return np.ascontiguousarray(given, dtype=np.int64)
+        only_most_likely(self, kind)
+        return MostLikely(self, of)
 
 
 def read_entries(table: bytes) -> list[int]:

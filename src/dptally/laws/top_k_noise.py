@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.exact import as_count, as_epsilon, as_fraction
+from dptally.exact import as_count, as_epsilon
 from dptally.exact.powers import power_bounds
-from dptally.laws.base import LARGEST_FREQUENCY, Law
+from dptally.exact.searching import first_where
+from dptally.laws.base import LARGEST_FREQUENCY, Law, Parameters, as_chance, as_given
 from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.estimators import SignificantValues, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["LARGEST_STRICT_KEEP", "PrintedErrors", "TopKNoise", "least_possible_error", "printed_errors"]
+__all__ = ["LARGEST_STRICT_KEEP", "TopKNoise", "least_possible_error"]
 
 LARGEST_STRICT_KEEP = 300
 _LARGEST_KEEP = 1 << 30
@@ -61,8 +62,8 @@ class TopKNoise(Law):
         time also that the random histogram hides the distance.
 
     References:
-        [BV19, section 6]; errors beside them are `printed_errors`, [BV19, Thm. 6.11], and `least_possible_error`,
-        [BV19, Thm. 7.2].
+        [BV19, section 6]; errors beside them are [BV19, Thm. 6.11], in `studies.sparse_printed`, and
+        `least_possible_error`, [BV19, Thm. 7.2].
 
     Args:
         epsilon: of one key.
@@ -78,6 +79,15 @@ class TopKNoise(Law):
     """
 
     name = "heaviest_noise"
+    stored_as = "HeaviestNoise"
+    parameters: ClassVar[Parameters] = {
+        "epsilon": str,
+        "universe": str,
+        "size": lambda text: int(str(text)),
+        "keep": as_given,
+        "bound": as_given,
+        "mixing": as_given,
+    }
     delta = Fraction(0)
     keep: int
     universe: str
@@ -107,9 +117,6 @@ class TopKNoise(Law):
         )
         self.bound = self.noise.bound
 
-    def __repr__(self) -> str:
-        return f"TopKNoise(epsilon={self.epsilon}, universe={self.universe!r}, keep={self.keep})"
-
     @property
     def largest_value(self) -> int:
         """The bound."""
@@ -125,25 +132,26 @@ class TopKNoise(Law):
 
     # ---- the contract ----
 
-    def certify(self) -> Certificate:
-        """Judge the noise that is drawn, and in strict time the distance of the draw.
+    def facts(self) -> dict[str, Any]:
+        """The law's name and parameters as plain data; the size as text, as it is longer than JSON's numbers."""
+        return {**super().facts(), "size": str(self.size)}
 
-        Raises:
-            PrivacyViolation: if either exceeds what epsilon allows.
-        """
-        if not isinstance(self.noise, FixedBitsNoise):
-            ratio = self.noise.ratio * (1 << _PLACES)
+    def certify(self) -> Certificate:
+        """Judge the noise that is drawn, and in strict time the distance of the draw."""
+        noise: Any = self.noise
+        if self.mixing is None:
+            ratio = noise.ratio * (1 << _PLACES)
             return certify_geometric_noise(ratio.numerator, bound=self.bound, epsilon=self.epsilon)
         certify_hidden_difference(
             size=self.size,
             keep=self.keep,
             bound=self.bound,
-            mixing=self.mixing or 0,
+            mixing=self.mixing,
             scale_bits=self.scale_bits,
             label_bits=self.label_bits,
             epsilon=self.epsilon,
         )
-        return certify_clamped_noise(self.noise.masses, uniform=0, bound=self.bound, epsilon=self.epsilon)
+        return certify_clamped_noise(noise.masses, uniform=0, bound=self.bound, epsilon=self.epsilon)
 
     @cached_property
     def _distance_bits(self) -> int:
@@ -169,44 +177,13 @@ class TopKNoise(Law):
         """
         return Fraction(0) if self.mixing is None else Fraction(25, 24 << self.mixing)
 
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "HeaviestNoise",
-            "epsilon": str(self.epsilon),
-            "universe": self.universe,
-            "size": str(self.size),
-            "keep": self.keep,
-            "bound": self.bound,
-            "mixing": self.mixing,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(
-            str(facts["epsilon"]),
-            size=int(str(facts["size"])),
-            keep=facts["keep"],
-            bound=facts["bound"],
-            universe=str(facts["universe"]),
-            mixing=facts["mixing"],
-        )
-
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
         """Weights that turn values into estimates of sums of a function of frequency: g(value), from `real_from` on.
 
         Smaller values count 0, as most of them are those of keys that nobody has.
-
-        Args:
-            kind: "mle", the only one this law has.
-            of: the function g with g(0) = 0, None for the frequency itself.
         """
-        from dptally.laws.tables.significant_values import SignificantValues
-
-        if kind != "mle":
-            raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
-        return SignificantValues(self.real_from, of)
+        only_most_likely(self, kind)
+        return SignificantValues(self, of)
 
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """Estimates and bounds for each key by itself, whether it is released or not; see `invert_together`.
@@ -299,12 +276,12 @@ class TopKNoise(Law):
         Whoever drops all rows below it keeps real keys only, but for beta. The value does not depend on the data, so
         that dropping costs nothing. It is bound + 1 if no value is large enough.
         """
-        limit = _beta(beta)
+        limit = as_chance("beta", beta)
         return _first(lambda value: self.chance_of_reaching(value) <= limit, self.bound + 1)
 
     def noise_error(self, beta: object) -> int:
         """The smallest a with P[|noisy count - count| > a] <= beta for one key: P[|Z| > a] = 2 r^(a+1) / (1 + r)."""
-        limit = _beta(beta)
+        limit = as_chance("beta", beta)
         return _first(lambda error: self._noise_beyond(error) <= limit, self.bound + 1)
 
     def missing_probability(self, true_frequency: int) -> Fraction:
@@ -336,16 +313,12 @@ class TopKNoise(Law):
 
     def reported_from(self, beta: object) -> int:
         """The smallest frequency whose key is released with probability at least 1 - beta; see above for when."""
-        limit = _beta(beta)
+        limit = as_chance("beta", beta)
         return _first(lambda frequency: self.missing_probability(frequency) <= limit, self.bound + 1)
 
     def key_error(self, beta: object, true_frequency: int) -> int | None:
-        """The error of one key of this frequency, with probability at least 1 - beta; 0 is what is not released.
-
-        Returns:
-            The smallest a with P[|Z| > a] + P[not released] <= beta, or None if the second alone is too large.
-        """
-        left = _beta(beta) - self.missing_probability(true_frequency)
+        """The error of one key of this frequency, with probability at least 1 - beta; 0 is what is not released."""
+        left = as_chance("beta", beta) - self.missing_probability(true_frequency)
         return self.noise_error(left) if left > 0 else None
 
     def simultaneous_error(self, beta: object) -> int:
@@ -356,7 +329,7 @@ class TopKNoise(Law):
         out has c - a <= noisy count <= e, so that c <= a + e. Both hold but for [1 - (1 - G(e + 1))^|X|] + [1 - (1 - 2
         G(a + 1))^keep]. The best of 15 ways to share beta between the two is taken. [BV19, Thm. 6.2] has a = e.
         """
-        limit = _beta(beta)
+        limit = as_chance("beta", beta)
         best = self.bound
         for part in range(1, _SPLITS):
             share = limit * part / _SPLITS
@@ -393,53 +366,12 @@ class TopKNoise(Law):
         return {}
 
 
-def _beta(beta: object) -> Fraction:
-    number = as_fraction("beta", beta)
-    if not 0 < number < 1:
-        raise InvalidParameter(f"beta must be above 0 and below 1, got {beta}.")
-    return number
-
-
 def _first(holds: Callable[[int], bool], last: int) -> int:
     """The smallest whole number from 0 to `last` for which something holds that then goes on holding; else `last`."""
     reach = 1
     while reach < last and not holds(reach):
         reach *= 2
-    low, high = 0, min(reach, last)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
-
-
-@dataclass(frozen=True)
-class PrintedErrors:
-    """Errors of PureSparseHistogram with geometric noise as [BV19, Thm. 6.11] states them, for replacing one row.
-
-    Attributes:
-        key_error: of one key, with probability 1 - beta, if its count is above `from_count`.
-        from_count: see there.
-        simultaneous_error: of all keys at once.
-    """
-
-    key_error: int
-    from_count: int
-    simultaneous_error: int
-
-
-def printed_errors(epsilon: object, size: int, beta: object) -> PrintedErrors:
-    """The bounds of [BV19, Thm. 6.11] for a universe of this size, with beta_0 = beta.
-
-    >>> printed_errors(1, 2**64, "0.05")
-    PrintedErrors(key_error=20, from_count=440, simultaneous_error=434)
-    """
-    scale = 9 / (2 * float(as_epsilon(epsilon)))
-    rest = -math.log(float(_beta(beta)))
-    return PrintedErrors(
-        math.ceil(scale * (math.log(4) + rest)),
-        2 * math.ceil(scale * (math.log(4) + math.log(size) + rest)),
-        2 * math.ceil(scale * (math.log(2) + math.log(size) + rest)),
-    )
+    return first_where(holds, 0, min(reach, last))
 
 
 def least_possible_error(epsilon: object, size: int, keep: int, beta: object) -> float:
@@ -448,5 +380,5 @@ def least_possible_error(epsilon: object, size: int, keep: int, beta: object) ->
     [BV19, Thm. 7.2] with delta = 0 and data enough: (1/2) (ln(size / (16 beta keep)) / (2 epsilon) - 1). Its argument
     puts floor(2a) rows of one key into a data set, as many steps for adding as for replacing.
     """
-    logarithm = math.log(size) - math.log(16 * float(_beta(beta)) * keep)
+    logarithm = math.log(size) - math.log(16 * float(as_chance("beta", beta)) * keep)
     return max(0.0, (logarithm / (2 * float(as_epsilon(epsilon))) - 1) / 2)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law, read_flag
+from dptally.laws.base import (
+    EstimatorKind,
+    FrequencyFunction,
+    Law,
+    Parameters,
+    as_frequencies,
+    as_frequency,
+    as_given,
+    read_flag,
+)
+from dptally.laws.estimators import make_estimator
 from dptally.laws.inversion import FrequencyEstimates, value_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
 from dptally.laws.node_sums import DroppedNodes, NodeSums
@@ -22,6 +33,7 @@ from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedVa
 from dptally.laws.tables.optimal_histogram import build_table
 from dptally.laws.tables.sampled_rows import SampledRows
 from dptally.laws.thresholded_noise import read_entries
+from dptally.verifiers.profiles import Profile, shift_profile, value_profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,6 +95,15 @@ class WeightedSample(Law):
     """
 
     name = "weighted_sample"
+    stored_as = "WeightedSample"
+    parameters: ClassVar[Parameters] = {
+        "epsilon": str,
+        "delta": str,
+        "values": read_flag,
+        "scheme": lambda text: None if text is None else read_scheme(text),
+        "sub_tokens": as_given,
+        "centred": read_flag,
+    }
 
     def __init__(
         self,
@@ -108,33 +129,10 @@ class WeightedSample(Law):
                 "sub_tokens needs values and a sampling scheme; Priority(1) is the one that takes every key."
             )
 
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {
-            "name": "WeightedSample",
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "values": self.values,
-            "scheme": None if self.scheme is None else str(self.scheme),
-            "sub_tokens": self.sub_tokens,
-            "centred": self.centred,
-        }
-
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        return cls(
-            str(facts["epsilon"]),
-            str(facts["delta"]),
-            None if facts["scheme"] is None else read_scheme(facts["scheme"]),
-            values=read_flag(facts["values"]),
-            sub_tokens=facts["sub_tokens"],
-            centred=read_flag(facts.get("centred", False)),
-        )
-
-    def __repr__(self) -> str:
-        scheme = "" if self.scheme is None else f", scheme={self.scheme!r}"
-        return f"WeightedSample(epsilon={self.epsilon}, delta={self.delta}{scheme}, values={self.values})"
+        """Make the law from its parameters; files of the first version have the values of Algorithm 4."""
+        return super().from_facts({"centred": False, **facts})
 
     # ---- with a scheme ----
 
@@ -193,7 +191,7 @@ class WeightedSample(Law):
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The exact probability that a key of this frequency is reported; without a scheme pi_w."""
-        frequency = _as_frequency(true_frequency)
+        frequency = as_frequency(true_frequency)
         if frequency == 0:
             return Fraction(0)
         if self.scheme is not None:
@@ -218,7 +216,7 @@ class WeightedSample(Law):
 
     def row(self, true_frequency: int) -> dict[int | None, Fraction]:
         """The exact law of what is reported for a key of this frequency; None is "not reported". Sums to 1."""
-        frequency = _as_frequency(true_frequency)
+        frequency = as_frequency(true_frequency)
         if frequency == 0:
             return {None: Fraction(1)}
         if self.scheme is not None:
@@ -250,22 +248,24 @@ class WeightedSample(Law):
         return CertifiedShiftTable(self.table, values=False, epsilon=self.epsilon, delta=self.delta)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from.
-
-        Raises:
-            PrivacyViolation: with the offending pair of frequencies.
-        """
+        """Judge the table that is drawn from."""
         return (self._certified_table if self.scheme is None else self._certified_rows).certificate
+
+    def profile(self, step: Fraction) -> Profile:
+        """Without a scheme."""
+        if self.scheme is not None:
+            return super().profile(step)
+        points = math.ceil(self.epsilon / step) + 1
+        if self.values:
+            return value_profile(self.table, step=step, points=points)
+        return shift_profile(self.table, values=False, step=step, points=points)
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
         Postcondition: see `CertifiedValueTable.draw` and `CertifiedRows.draw`; what is drawn from has been certified.
-
-        Raises:
-            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
         """
-        given = _as_frequencies(frequencies)
+        given = as_frequencies(frequencies)
         self.certify()
         return (self._certified_table if self.scheme is None else self._certified_rows).draw(given, bits)
 
@@ -273,14 +273,10 @@ class WeightedSample(Law):
         """One independent draw for each key of a sample taken with this law's scheme; 0 means not reported.
 
         Postcondition: see `dptally.laws.tables.conditional_rows`.
-
-        Raises:
-            InvalidParameter: without a scheme, or if a frequency is not a whole number from 1 to 2^62.
-            InvalidSource: if a frequency is never sampled by the scheme.
         """
         from dptally.laws.tables.conditional_rows import draw_given_sampled
 
-        given = _as_frequencies(frequencies)
+        given = as_frequencies(frequencies)
         if self.scheme is None or (given.size and given.min() < 1):
             raise InvalidParameter("draw_given_sampled needs a sampling scheme, and frequencies of at least 1.")
         self.certify()
@@ -370,29 +366,5 @@ class WeightedSample(Law):
         return DroppedNodes(self)
 
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums of a function of frequency.
-
-        Args:
-            kind: "mle" (right for the frequency that makes the value most likely), "lower" (never over in expectation)
-                or "unbiased" (the only unbiased one; huge variance).
-            of: the function g with g(0) = 0, None for the frequency itself.
-        """
-        from dptally.laws.estimators import make_estimator
-
+        """Weights that turn reported values into estimates of sums of a function of frequency."""
         return make_estimator(self, kind, of)
-
-
-def _as_frequencies(frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
-    given = np.asarray(frequencies)
-    if given.dtype.kind not in "iu" or given.ndim != 1:
-        raise InvalidParameter("frequencies must be a one-dimensional array of whole numbers.")
-    if given.size and (given.min() < 0 or given.max() > LARGEST_FREQUENCY):
-        raise InvalidParameter("frequencies must be from 0 to 2^62.")
-    return np.ascontiguousarray(given, dtype=np.int64)
-
-
-def _as_frequency(number: int) -> int:
-    frequency = int(number)
-    if frequency != number or not 0 <= frequency <= LARGEST_FREQUENCY:
-        raise InvalidParameter("true_frequency must be a whole number from 0 to 2^62.")
-    return frequency

@@ -1,4 +1,4 @@
-"""What to expect from a release, before any data is read. Exact, from the laws alone.
+"""What to expect from a release, before any data is read. Exact, from the laws alone; `dptally.plan` asks.
 
 - `dptally.planning.mechanisms`: which mechanisms apply, and their laws;
 - `dptally.planning.populations`: what is supposed about the data;
@@ -13,7 +13,6 @@ from dptally.planning.forecasts import Forecast
 from dptally.planning.mechanisms import planned_laws
 from dptally.planning.plans import Plan, PlanLine
 from dptally.planning.populations import Population
-from dptally.planning.requests import plan
 from dptally.planning.requirements import Need
 
-__all__ = ["Forecast", "Need", "Plan", "PlanLine", "Population", "plan", "planned_laws"]
+__all__ = ["Forecast", "Need", "Plan", "PlanLine", "Population", "planned_laws"]

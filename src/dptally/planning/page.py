@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dptally.laws.registry import mechanism_class
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.planning.costs import TREE
-from dptally.planning.plans import PUBLIC_EXAMPLE, mechanism_cells
 from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
 from dptally.report.curves_chart import curves_chart
 from dptally.report.markup import Child, join, tag
@@ -32,7 +31,7 @@ def plan_report(plan: Plan) -> Report:
     """What the page says."""
     curves = _curves(plan)
     charts = (curves_chart(curves),) if curves else ()
-    names, *rows = mechanism_cells(plan)
+    names, *rows = plan.cells()
     first: list[list[Child]] = [[_marked(plan, row[0]), *row[1:_CHANCES]] for row in rows]
     other: list[list[Child]] = [[_marked(plan, row[0]), *row[_CHANCES:]] for row in rows]
     notes = [(each.mechanism, each.note) for each in plan.forecasts if each.note]
@@ -59,7 +58,7 @@ def plan_report(plan: Plan) -> Report:
     return Report(
         title="What to expect, before any data is read",
         summary=plan.sentence,
-        warning=PUBLIC_EXAMPLE if plan.population is not None and plan.population.from_example else None,
+        warning=plan.warning,
         tiles=_tiles(plan),
         sections=tuple(sections),
         charts=charts,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dptally.planning.populations import Population
     from dptally.planning.requirements import Need
 
-__all__ = ["PUBLIC_EXAMPLE", "Plan", "PlanLine", "mechanism_cells"]
+__all__ = ["Plan", "PlanLine"]
 
-PUBLIC_EXAMPLE = (
+_PUBLIC_EXAMPLE = (
     "The example must be public: this plan shows what it holds, and nothing protects it. "
     "Never plan on the data that is to be published."
 )
@@ -124,14 +124,19 @@ class Plan:
                 "Nothing is supposed about the data; say how many rows and keys to expect to see how many are released."
             )
         text = f"Supposed: {self.population.told}."
-        return f"{text} {PUBLIC_EXAMPLE}" if self.population.from_example else text
+        return text if self.warning is None else f"{text} {self.warning}"
+
+    @property
+    def warning(self) -> str | None:
+        """That the example must be public, where there is one."""
+        return _PUBLIC_EXAMPLE if self.population is not None and self.population.from_example else None
 
     def __str__(self) -> str:
         parts = [] if self.need is None else [str(self.need)]
         parts += [self.sentence, self.supposed]
         if self.recommendation not in self.sentence:
             parts.append(f"Recommendation: {self.recommendation}")
-        names, *rows = mechanism_cells(self)
+        names, *rows = self.cells()
         widths = [max(len(row[place]) for row in (names, *rows)) for place in range(len(names))]
         lines = [
             "  ".join(
@@ -142,6 +147,35 @@ class Plan:
         ]
         missing = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         return "\n".join([*parts, "", *lines, *(["", "Not applicable:", *missing] if missing else [])])
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The table of mechanisms for people: names of columns, then a row for each mechanism."""
+        supposed = self.population is not None
+        names = ["mechanism", "50 %", "95 %", "99.9 %", "mean error", "bounds"]
+        if supposed:
+            names[4:4] = ["keys"]
+            names += ["sum error", "time", "memory"]
+        if self.need is not None:
+            sought = self.need.sought
+            names.append("keys per unit allowed" if sought == "max_keys_per_unit" else f"{sought} needed")
+        rows = [tuple(names)]
+        for each in self.forecasts:
+            row = [each.mechanism, *(_cell(found) for found in (each.half, each.likely, each.nearly))]
+            if supposed:
+                prefix = "≥ " if each.at_least else ""
+                row.append("-" if each.expected_keys is None else f"{prefix}{each.expected_keys:,.0f}")
+            row.append("-" if each.mean_absolute_error is None else f"{each.mean_absolute_error:,.2f}")
+            row.append("-" if each.bounds_width is None else f"± {each.bounds_width / 2:,.4g}")
+            if supposed:
+                row.append("-" if each.sum_error is None else f"{each.sum_error:.2%}")
+                row += [_seconds(each.seconds), _bytes(each.memory_bytes)]
+            if self.need is not None:
+                number = self.need.answers.get(each.mechanism)
+                row.append(
+                    "none" if number is None else f"{number:,}" if isinstance(number, int) else f"{float(number):.3g}"
+                )
+            rows.append(tuple(row))
+        return rows
 
     def table(self) -> pl.DataFrame:
         """One row for each mechanism that applies: the fields of `Forecast`, and `needed` for an inverse question."""
@@ -165,9 +199,6 @@ class Plan:
         """The probability that a key is reported, by its frequency: a column for each mechanism that applies.
 
         Mechanisms with an answer for every key of a universe are left out: there is nothing to report.
-
-        Args:
-            frequencies: which; None for evenly spaced ones up to where keys are nearly certain to be reported.
         """
         import polars as pl
 
@@ -229,36 +260,6 @@ class Plan:
             },
             "curves": {name: column.to_list() for name, column in self.curves().to_dict().items()},
         }
-
-
-def mechanism_cells(plan: Plan) -> list[tuple[str, ...]]:
-    """The table of mechanisms for people: names of columns, then a row for each mechanism."""
-    supposed = plan.population is not None
-    names = ["mechanism", "50 %", "95 %", "99.9 %", "mean error", "bounds"]
-    if supposed:
-        names[4:4] = ["keys"]
-        names += ["sum error", "time", "memory"]
-    if plan.need is not None:
-        sought = plan.need.sought
-        names.append("keys per unit allowed" if sought == "max_keys_per_unit" else f"{sought} needed")
-    rows = [tuple(names)]
-    for each in plan.forecasts:
-        row = [each.mechanism, *(_cell(found) for found in (each.half, each.likely, each.nearly))]
-        if supposed:
-            prefix = "≥ " if each.at_least else ""
-            row.append("-" if each.expected_keys is None else f"{prefix}{each.expected_keys:,.0f}")
-        row.append("-" if each.mean_absolute_error is None else f"{each.mean_absolute_error:,.2f}")
-        row.append("-" if each.bounds_width is None else f"± {each.bounds_width / 2:,.4g}")
-        if supposed:
-            row.append("-" if each.sum_error is None else f"{each.sum_error:.2%}")
-            row += [_seconds(each.seconds), _bytes(each.memory_bytes)]
-        if plan.need is not None:
-            number = plan.need.answers.get(each.mechanism)
-            row.append(
-                "none" if number is None else f"{number:,}" if isinstance(number, int) else f"{float(number):.3g}"
-            )
-        rows.append(tuple(row))
-    return rows
 
 
 def _error(size: float) -> str:

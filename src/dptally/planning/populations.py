@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 __all__ = ["Population", "example_population", "listed_population", "zipf_population"]
@@ -73,11 +71,6 @@ def zipf_population(rows: object, keys: object = None, exponent: object = 1) -> 
 
     Frequencies are random: expected numbers of keys with each are those of Poisson counts. Keys expected more than 1000
     times are taken at their mean. Floating point: a supposition, not a guarantee.
-
-    Args:
-        rows: how many counts there are: units times keys of each.
-        keys: how many keys there may be; a tenth of the rows if None.
-        exponent: from 0 (all keys alike) to 5.
     """
     total = as_count("rows", rows, largest=_MOST_ROWS)
     size = as_count("keys", max(1, total // 10) if keys is None else keys, largest=_MOST_KEYS)
@@ -104,36 +97,11 @@ def listed_population(numbers: Mapping[int, int]) -> Population:
     return Population(frequencies, keys, told, from_example=True)
 
 
-def example_population(
-    source: Any,
-    *,
-    key: str | Sequence[str] | None,
-    count: str | None,
-    unit: str | None,
-    max_keys_per_unit: int,
-    rows: object = None,
-) -> Population:
-    """The frequencies of a *public* example, counted as `dptally.publish` counts.
+def example_population(found: NDArray[np.int64], *, rows: object = None) -> Population:
+    """The counts of a *public* example; with `rows`, scaled to as many.
 
     Nothing is protected: what is planned shows what the example holds.
-
-    Args:
-        source: as in `publish`.
-        key: as in `publish`.
-        count: as in `publish`.
-        unit: as in `publish`.
-        max_keys_per_unit: as in `publish`.
-        rows: how many counts the real data will have; the example is scaled to it. None for as many as it has.
     """
-    from dptally.randomness import SystemBits
-    from dptally.sources import open_rows
-    from dptally.summaries.frequencies import count_keys
-
-    bound = max_keys_per_unit if unit is not None else 1
-    opened = open_rows(source, key=key, unit=unit, count=count)
-    with count_keys(opened, max_keys_per_unit=bound, bits=SystemBits()) as counted:
-        parts = [counts for _, counts in counted.batches()]
-    found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     if not found.size:
         raise InvalidParameter("the public example has no keys.")
     told = f"{found.size:,} keys with {int(found.sum()):,} counts, from the public example"

@@ -16,6 +16,7 @@ from typing import Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
+from dptally.exact.searching import first_near
 from dptally.planning.mechanisms import Setting, make_mechanism
 from dptally.privacy.composition import LARGEST_UNIT
 
@@ -107,15 +108,7 @@ def settled(setting: Setting, sought: Sought, number: Fraction | int) -> Setting
 
 
 def find_need(names: list[str], setting: Setting, sought: Sought, frequency: object, probability: object) -> Need:
-    """Ask every mechanism.
-
-    Args:
-        names: of the mechanisms.
-        setting: what is fixed; its `sought` part is not looked at.
-        sought: what to find.
-        frequency: of the keys that are to be reported.
-        probability: with which they are to be reported.
-    """
+    """Ask every mechanism."""
     wanted = as_count("frequency", frequency, largest=1 << 40)
     chance = as_probability(probability)
     answers: dict[str, Fraction | int | None] = {}
@@ -123,7 +116,7 @@ def find_need(names: list[str], setting: Setting, sought: Sought, frequency: obj
         guess = _place_of(sought, _first_guess(sought, setting, wanted))
         if sought == "epsilon":
             guess = _scaled_guess(name, setting, guess, wanted, chance)
-        place = _first_place(_reaches(name, setting, sought, wanted, chance), _size(sought), guess)
+        place = first_near(_reaches(name, setting, sought, wanted, chance), guess, 0, _size(sought) - 1)
         found = None if place is None else grid_value(sought, place)
         answers[name] = int(found) if found is not None and sought == "max_keys_per_unit" else found
     return Need(sought, wanted, chance, answers)
@@ -142,32 +135,6 @@ def _reaches(
         return planned.reporting_probability(frequency) >= probability
 
     return reached
-
-
-def _first_place(reached: Callable[[int], bool], size: int, guess: int) -> int | None:
-    """A place that is reached while the one before it is not; None if the search ends without one."""
-    low, high = -1, size  # invariant: `low` is not reached (or -1), `high` is (or the end)
-    place, step = min(max(guess, 0), size - 1), 2
-    while True:  # gallop away from the guess, which is cheap where the guess is good
-        if reached(place):
-            high = place
-            if place == 0:
-                return 0
-            if low >= 0:
-                break
-            place = max(0, place - step)
-        else:
-            low = place
-            if place == size - 1:
-                return None
-            if high < size:
-                break
-            place = min(size - 1, place + step)
-        step *= 4
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
 
 
 def _grid_of(sought: Sought) -> tuple[int, tuple[int, int]]:

@@ -56,6 +56,14 @@ def _ranges(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guar
     return RangeRelease(found["grid"], key[0], found["values"], guarantee, asked.certificate, asked.law)
 
 
+def _prefixes(spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]) -> Any:
+    from dptally.releases.prefix_tree import PrefixTree
+
+    del asked, key
+    found = spec.result(outputs)
+    return PrefixTree(found["plan"], found["nodes"], guarantee)
+
+
 def _searched(spec: Any, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]) -> Any:
     del asked, key
     return spec.answer(outputs, guarantee)
@@ -65,6 +73,6 @@ _MAKERS = {
     "table": _table,
     "compact": _compact,
     "ranges": _ranges,
-    "prefixes": _searched,
+    "prefixes": _prefixes,
     "quantile": _searched,
 }

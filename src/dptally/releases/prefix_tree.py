@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
 from dptally.labels import key_label
 from dptally.laws.base import LARGEST_FREQUENCY
-from dptally.laws.prefix_plans import TriePlan
+from dptally.laws.prefix_plans import Node, TriePlan
 from dptally.privacy.stored_facts import read_guarantee
 from dptally.releases.base import Release, Summary
 from dptally.universes.prefixes import ENDED, OPEN, ROOT
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dptally.laws.prefix_rounds import TrieRounds
     from dptally.laws.sample_and_threshold import SampleAndThreshold
     from dptally.privacy.guarantee import Guarantee
     from dptally.report.contents import Asked, Report
@@ -33,14 +34,6 @@ __all__ = ["Node", "PrefixTree"]
 
 _LONGEST_LABEL = 60
 _LINES = 200
-
-
-class Node(NamedTuple):
-    """A reported node: its level, its name (see `dptally.universes.prefixes`), and how many votes were kept."""
-
-    level: int
-    name: str
-    value: int
 
 
 class PrefixTree(Release):
@@ -80,6 +73,11 @@ class PrefixTree(Release):
                     place = level, plan.domain.above(node.name, plan.lengths[level - 1])
                     added[place] = added.get(place, 0) + node.value
         self._added = tuple(sorted(Node(*place, value) for place, value in added.items()))
+
+    @classmethod
+    def of_rounds(cls, rounds: TrieRounds) -> PrefixTree:
+        """What rounds have reported so far, with the guarantee of all of them."""
+        return cls(rounds.plan, rounds.nodes, rounds.guarantee())
 
     def _level(self, name: str) -> int:
         length = (len(name) - 1) // self.plan.domain.symbol

@@ -17,7 +17,6 @@ from dptally.laws.spec import Mechanism, Question, Request, Spec, option
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.total_noise import noise_scale
-from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.spending import Part
 from dptally.verifiers.pure import certify_rounded_counters
 from dptally.verifiers.tables import certify_copies
@@ -189,7 +188,7 @@ def _of_counters(
         summed = SummedNoise(rest, delta, sketch.capacity, elements=elements)
         return summed, summed.certify, whole
     law = choose_counter_law(rest, delta, sketch.capacity, minimise)
-    if not isinstance(law, WeightedSample):
+    if law.judged_for_unit:
         return law, law.certify, whole
     shared = law
 

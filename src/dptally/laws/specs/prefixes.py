@@ -12,7 +12,6 @@ from dptally.laws.spec import Question, Spec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["PrefixSpec"]
 
@@ -66,12 +65,12 @@ class PrefixSpec(Spec):
             return None
         return Question(self.law, self.certificate, summary="strings", parameters={"round": asked})
 
-    def answer(self, outputs: Sequence[Any], guarantee: Guarantee) -> Any:
-        """The released tree that all outputs together give."""
-        rounds = TrieRounds(self.plan, unit=guarantee.unit, private=guarantee.private)
+    def result(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """The nodes that all outputs together have reported."""
+        rounds = TrieRounds(self.plan, unit=None, private=False)
         for counts in outputs:
             rounds.receive(counts)
-        return rounds.tree().stating(guarantee)
+        return {"plan": self.plan, "nodes": rounds.nodes}
 
     def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
         """The type of values that have no declared one: that of the domain."""

@@ -50,7 +50,7 @@ class Sparse(Mechanism):
 
     Error:
         See `TopKNoise`, the law: `key_error`, `reported_from` and `simultaneous_error`, all for at most `capacity`
-        distinct keys in the data; [BV19, Thm. 6.11] is beside them as `printed_errors`, and [BV19, Thm. 7.2], which
+        distinct keys in the data; [BV19, Thm. 6.11] is in `studies.sparse_printed`, and [BV19, Thm. 7.2], which
         says that no release of at most as many keys does better than about half of that, as `least_possible_error`.
 
     References:

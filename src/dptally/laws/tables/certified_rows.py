@@ -46,11 +46,7 @@ class CertifiedRows:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The judge's finding on the first rows.
-
-        Raises:
-            PrivacyViolation: if they do not keep delta.
-        """
+        """The judge's finding on the first rows."""
         bands = self._rows.bands(range(1, _FIRST_ROWS + 1))
         return certify_bands(bands, epsilon=self._epsilon, delta=self._delta)
 

@@ -40,15 +40,6 @@ def draw_given_sampled(
     Postcondition: for keys that were sampled independently with probability q_i each, the pair of steps follows the
     certified rows exactly. A draw takes 128 random bits in the order of keys, and 64 more with probability about 2^-120
     per threshold.
-
-    Args:
-        rows: the certified rows of the law with this scheme.
-        scheme: how the keys were sampled.
-        frequencies: of the sampled keys, at least 1.
-        bits: fresh secret bits, independent of the sampling.
-
-    Raises:
-        InvalidSource: if a key has a frequency that the scheme never samples.
     """
     reported = np.zeros(len(frequencies), dtype=np.int64)
     all_words = bits.words(2 * len(frequencies)).reshape(-1, 2)

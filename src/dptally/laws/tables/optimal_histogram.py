@@ -29,17 +29,7 @@ LARGEST_TABLE = 1 << 22  # rows; 64 MB of thresholds
 
 
 def build_table(epsilon: Fraction, delta: Fraction, *, values: bool, centred: bool = True) -> bytes:
-    """Thresholds of the optimal law as little-endian 128-bit integers.
-
-    Args:
-        epsilon: of one key's law.
-        delta: of one key's law.
-        values: whether values are reported with keys.
-        centred: whether values are grouped so that their errors are symmetric; see `value_thresholds`.
-
-    Raises:
-        InvalidParameter: if the table would be too long, foreseen from its length 2 ceil(L) + 1 without building it.
-    """
+    """Thresholds of the optimal law as little-endian 128-bit integers."""
     rate, chance = float(epsilon), float(delta)
     turn = math.log((math.expm1(rate) + 2 * chance) / (chance * (math.expm1(rate) + 2))) / rate
     if 2 * turn > LARGEST_TABLE:

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
+from dptally.exact.searching import first_where
 from dptally.laws.thresholded_noise import ENTRY_BYTES
 
 __all__ = ["LARGEST_REACH", "noise_masses", "noise_table", "reach_of_noise", "two_sided_masses"]
@@ -19,20 +20,12 @@ LARGEST_REACH = 1 << 21  # of the noise; 64 MB of thresholds
 
 
 def noise_masses(epsilon: Fraction, delta: Fraction) -> list[int]:
-    """`two_sided_masses` that shrink by e^epsilon, rounded down, and end where the tail is below 2^-64 delta.
-
-    Raises:
-        InvalidParameter: if the support would be too long.
-    """
+    """`two_sided_masses` that shrink by e^epsilon, rounded down, and end where the tail is below 2^-64 delta."""
     return two_sided_masses(exp_bounds(epsilon, _PRECISION)[0], reach_of_noise(epsilon, delta))
 
 
 def reach_of_noise(epsilon: Fraction, delta: Fraction) -> int:
-    """Where noise that shrinks by e^epsilon per step has a tail below 2^-64 of delta.
-
-    Raises:
-        InvalidParameter: if that is beyond what a table may hold.
-    """
+    """Where noise that shrinks by e^epsilon per step has a tail below 2^-64 of delta."""
     # 0.7 > ln 2, so e^(-epsilon R) < 2^-64 delta.
     halvings = _SPARE_BITS + (math.ceil(1 / delta) - 1).bit_length()
     reach = math.ceil(Fraction(7 * halvings, 10) / epsilon)
@@ -69,13 +62,7 @@ def two_sided_masses(growth: Fraction, reach: int) -> list[int]:
     slope = growth + 2 * (1 - _power_above(shrink, reach)) / (1 - shrink)
     above = math.floor(_WHOLE / slope) + 2
     below = max(1, above - math.ceil((2 * reach / (1 - shrink) + 2) / slope) - 4)
-    while below < above:
-        middle = (below + above) // 2
-        if top * middle // one + 2 * sum(outward(middle)) >= _WHOLE:
-            above = middle
-        else:
-            below = middle + 1
-    sides = outward(above)
+    sides = outward(first_where(lambda m: top * m // one + 2 * sum(outward(m)) >= _WHOLE, below, above))
     return [_WHOLE - 2 * sum(sides), *sides]
 
 

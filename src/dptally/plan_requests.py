@@ -23,6 +23,8 @@ from dptally.planning.requirements import Need, Sought, find_need, settled
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dptally.planning.universes import AskedFor, UniversePlan
 
 __all__ = ["plan"]
@@ -203,9 +205,7 @@ def _suppose(
     if len(given) > 1 or (given and (keys is not None or zipf is not None)):
         raise InvalidParameter("suppose one thing: a population, an example, or rows with keys and zipf.")
     if example is not None:
-        return example_population(
-            example, key=key, count=count, unit=unit, max_keys_per_unit=max_keys_per_unit, rows=rows
-        )
+        return example_population(_count(example, key, unit, count, max_keys_per_unit), rows=rows)
     if key is not None or count is not None:
         raise InvalidParameter("key and count name columns of an example, and there is none.")
     if population is not None:
@@ -217,6 +217,21 @@ def _suppose(
             raise InvalidParameter("keys and zipf need the number of rows, or of units.")
         return None
     return zipf_population(rows, keys, 1 if zipf is None else zipf)
+
+
+def _count(
+    source: Any, key: str | Sequence[str] | None, unit: str | None, count: str | None, max_keys_per_unit: int
+) -> NDArray[np.int64]:
+    """The counts of a public example, as `dptally.publish` counts."""
+    from dptally.randomness import SystemBits
+    from dptally.sources import open_rows
+    from dptally.summaries.frequencies import count_keys
+
+    bound = max_keys_per_unit if unit is not None else 1
+    opened = open_rows(source, key=key, unit=unit, count=count)
+    with count_keys(opened, max_keys_per_unit=bound, bits=SystemBits()) as counted:
+        parts = [counts for _, counts in counted.batches()]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _answer(
