@@ -14,6 +14,7 @@ The public names, loaded when first used so that importing the package stays che
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
+- `register(mechanism, law=, draw=)` adds a mechanism from outside of the package;
 - `report.write(release, path)` makes a page about a release, to show to anyone;
 - `observation_models`, `randomness`, `errors` are the stages one may want to reach directly.
 """
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         UnreadableLedger,
         UnreadableRelease,
     )
+    from dptally.extending import register
     from dptally.heavy_hitters import publish_heavy_hitters
     from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme
     from dptally.laws.specs.compact import Compact
@@ -104,6 +106,7 @@ __all__ = [
     "publish",
     "publish_heavy_hitters",
     "publish_quantiles",
+    "register",
     "sanitize",
     "sum_sketches",
 ]
@@ -142,6 +145,7 @@ _HOMES = {
     "Release": "dptally.releases.base",
     "SampleAndThreshold": "dptally.laws.specs.sample_and_threshold",
     "SamplingScheme": "dptally.laws.sampling_schemes",
+    "register": "dptally.extending",
     "sanitize": "dptally.publishing",
     "Sparse": "dptally.laws.specs.sparse",
     "Stability": "dptally.laws.specs.stability",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
 from dptally.errors import InvalidParameter
 from dptally.laws.registry import USUAL, read_mechanism
 from dptally.laws.sampling_schemes import Scheme, read_scheme
+from dptally.laws.specs.weighted_sample import SANITIZED
 from dptally.ledger.paying import Paid, paying
 from dptally.opened_rows import open_for, refuse_reserved
 from dptally.paid_sources import opening
@@ -300,7 +301,7 @@ def sanitize(
     if not isinstance(drawn_by, Scheme) or drawn_by.size is not None:
         raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
     request = read_request(epsilon=epsilon, delta=delta, key=key, values=values, sampling=drawn_by, nulls=nulls)
-    spec = read_mechanism(USUAL).spec(request).renamed("sanitized_sample")
+    spec = read_mechanism(USUAL).spec(request).renamed(SANITIZED)
     if count is None and not isinstance(sample, Mapping):
         raise InvalidParameter("count must name the column of frequencies: a sample comes with the count of each key.")
     columns: dict[str, Any] = {"key": key, "unit": None, "count": count, "nulls": nulls, "format": format}

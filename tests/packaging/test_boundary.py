@@ -29,6 +29,7 @@ SIDES = {
     "request": PRIVATE,
     "paid_sources": PRIVATE,
     "opened_rows": PRIVATE,
+    "extending": PRIVATE,
     "publishing": PRIVATE,
     "heavy_hitters": PRIVATE,
     "quantiles": PRIVATE,

@@ -56,6 +56,7 @@ PUBLIC_NAMES = [
     "publish",
     "publish_heavy_hitters",
     "publish_quantiles",
+    "register",
     "sanitize",
     "sum_sketches",
 ]

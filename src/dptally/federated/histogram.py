@@ -9,6 +9,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
 from dptally.privacy.spending import Part, Spending, law_part
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class HistogramRounds:
     def spends(self) -> Spending:
         """What the round spends; without the law's profile where devices in league with readers lower its threshold."""
         part = Part(self._epsilon, self._delta) if self._colluding else law_part(self.law, 1)
-        return Spending("sample_and_threshold", self._epsilon, self._delta, (part,))
+        return Spending(SampleAndThresholdMechanism.name, self._epsilon, self._delta, (part,))
 
     def start(self) -> Round:
         """The only round."""
@@ -117,7 +118,7 @@ class HistogramRounds:
             delta=self._delta,
             unit="device",
             max_keys_per_unit=1,
-            mechanism="sample_and_threshold",
+            mechanism=SampleAndThresholdMechanism.name,
         )
         certificate = certify_copies(self.law.certify(), copies=1, epsilon=self._epsilon, delta=self._delta)
         return TableRelease(rows, guarantee, certificate, self.law)

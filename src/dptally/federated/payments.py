@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dptally.errors import InvalidParameter
 from dptally.federated.protocol import RATE_UNIT
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
 from dptally.ledger.paying import as_account
 from dptally.privacy.spending import Part, Spending
 
@@ -70,7 +71,7 @@ class Payments:
             rate = Fraction(asked.rate, RATE_UNIT)
             law = SampleAndThreshold(asked.epsilon, asked.delta, rate=rate, threshold=asked.threshold)  # or it refuses
             # Without its profile: the threshold of a round may be higher than the one that devices in league leave.
-            event = Spending("sample_and_threshold", law.epsilon, law.delta, (Part(law.epsilon, law.delta),))
+            event = Spending(SampleAndThresholdMechanism.name, law.epsilon, law.delta, (Part(law.epsilon, law.delta),))
             note = f"round {asked.number} of the task {asked.task}"[:100]
             self._round = self._account.reserve(event, unit="device", note=note)
             self._round.drawn()

@@ -12,6 +12,7 @@ from dptally.federated.protocol import RATE_UNIT, Round
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.laws.quantile_search import Round as Question
 from dptally.laws.quantile_search import answer as answer_question
+from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending
 from dptally.universes.grids import Grid
@@ -77,7 +78,7 @@ class QuantileSearchRounds:
             q,
             epsilon=epsilon,
             delta=delta,
-            mechanism="sample_and_threshold",
+            mechanism=SampleAndThresholdMechanism.name,
             rounds=rounds,
             confidence=confidence,
         )

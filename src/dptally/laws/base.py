@@ -169,6 +169,7 @@ class Law(Reporting):
         universe: name of the universe all of whose keys take part; None where those of the data do.
         universe_size: how many keys it has.
         judged_for_unit: whether the certificate speaks of all keys of a unit, not of one.
+        certified_by: the package whose verifier this law has; None where ours looks at its rows.
     """
 
     name: ClassVar[str]
@@ -177,6 +178,7 @@ class Law(Reporting):
     epsilon: Fraction
     delta: Fraction
     judged_for_unit: ClassVar[bool] = False
+    certified_by: ClassVar[str | None] = None
     threshold: int = 1
     rate: Fraction | None = None
     keep: int | None = None

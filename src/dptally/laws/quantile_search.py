@@ -18,6 +18,7 @@ from dptally.exact import as_count
 from dptally.exact.parameters import as_share
 from dptally.laws.base import as_confidence
 from dptally.laws.range_trees import make_tree_law
+from dptally.laws.registry import USUAL_FOR_RANGES, mechanism_class
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending, law_part
 from dptally.privacy.stored_facts import DAMAGE, read_fraction
@@ -157,7 +158,7 @@ class QuantileRounds:
         *,
         epsilon: object,
         delta: object = None,
-        mechanism: str = "sample_and_threshold",
+        mechanism: str = USUAL_FOR_RANGES,
         rate: object = None,
         confidence: object = 0.95,
         rounds: int | None = None,
@@ -295,12 +296,12 @@ class QuantileRounds:
             InvalidParameter: if it is not the state of a search.
         """
         try:
-            dense = facts["mechanism"] == "dense"
+            pure = mechanism_class(facts["mechanism"]).pure
             made = cls(
                 Grid.read(facts["grid"]),
                 facts["q"],
                 epsilon=facts["epsilon"],
-                delta=None if dense else facts["delta"],
+                delta=None if pure else facts["delta"],
                 mechanism=facts["mechanism"],
                 rate=facts["rate"],
                 confidence=facts["confidence"],

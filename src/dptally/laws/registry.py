@@ -7,6 +7,8 @@ and audits keep no tables of their own. `register` adds a mechanism from outside
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -17,16 +19,19 @@ if TYPE_CHECKING:
     from dptally.laws.spec import Mechanism
 
 __all__ = [
+    "ENTRY_POINTS",
     "LAWS",
     "MECHANISMS",
     "USUAL",
     "USUAL_FOR_RANGES",
     "CompactMechanism",
     "TableMechanism",
+    "add_mechanism",
     "law_from_facts",
     "mechanism_class",
     "mechanism_names",
     "read_mechanism",
+    "references_of",
 ]
 
 LAWS = {  # names in files never change
@@ -49,6 +54,8 @@ MECHANISMS = {  # in the order in which they are shown
     "sparse": "dptally.laws.specs.sparse:Sparse",
     "compact": "dptally.laws.specs.compact:Compact",
 }
+ENTRY_POINTS = "dptally.mechanisms"
+"""The group of entry points in which installed packages name a function that registers their mechanisms."""
 USUAL = "weighted_sample"
 USUAL_FOR_RANGES = "sample_and_threshold"
 TableMechanism = Literal[
@@ -59,9 +66,38 @@ CompactMechanism = Literal["compact"]
 """For type checkers: the mechanism whose release answers any key."""
 
 
+_OUTSIDE: dict[str, type[Mechanism]] = {}
+_OUTSIDE_LAWS: dict[str, type[Law]] = {}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def add_mechanism(mechanism: type[Mechanism], law: type[Law]) -> None:
+    """Add the public half of a mechanism from outside of the package; see `dptally.register`.
+
+    Raises:
+        InvalidParameter: the name of the mechanism or of its law is taken, or is no name.
+    """
+    if not isinstance(mechanism.name, str) or not _NAME.fullmatch(mechanism.name):
+        raise InvalidParameter("a mechanism has a name of lower-case letters, digits and underscores.")
+    if mechanism.name in MECHANISMS or _OUTSIDE.get(mechanism.name, mechanism) is not mechanism:
+        raise InvalidParameter(f"there is a mechanism {mechanism.name!r} already, and it cannot be replaced.")
+    if law.name in LAWS or _OUTSIDE_LAWS.get(law.name, law) is not law:
+        raise InvalidParameter(f"there is a law {law.name!r} already, and it cannot be replaced.")
+    _OUTSIDE[mechanism.name], _OUTSIDE_LAWS[law.name] = mechanism, law
+
+
+@cache
+def _load_outside() -> None:
+    """Let installed packages register their mechanisms: each entry point of the group is a function, called once."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS):
+        point.load()()
 
 
 def law_from_facts(facts: dict[str, Any]) -> Law:
@@ -71,7 +107,10 @@ def law_from_facts(facts: dict[str, Any]) -> Law:
         KeyError: for a law of another name, or a parameter that is missing.
         InvalidParameter: for a parameter that the law refuses.
     """
-    return cast("Law", _imported(LAWS[facts["name"]]).from_facts(facts))
+    name = facts["name"]
+    if name not in LAWS:
+        _load_outside()
+    return (_OUTSIDE_LAWS[name] if name not in LAWS else cast("type[Law]", _imported(LAWS[name]))).from_facts(facts)
 
 
 def mechanism_names() -> tuple[str, ...]:
@@ -80,7 +119,7 @@ def mechanism_names() -> tuple[str, ...]:
     >>> mechanism_names()[0]
     'weighted_sample'
     """
-    return tuple(MECHANISMS)
+    return (*MECHANISMS, *_OUTSIDE)
 
 
 def mechanism_class(name: object) -> type[Mechanism]:
@@ -89,9 +128,24 @@ def mechanism_class(name: object) -> type[Mechanism]:
     Raises:
         InvalidParameter: there is none of this name.
     """
-    if not isinstance(name, str) or name not in MECHANISMS:
-        raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, MECHANISMS))}, got {name!r}.")
-    return cast("type[Mechanism]", _imported(MECHANISMS[name]))
+    if isinstance(name, str) and name in MECHANISMS:
+        return cast("type[Mechanism]", _imported(MECHANISMS[name]))
+    _load_outside()
+    if isinstance(name, str) and name in _OUTSIDE:
+        return _OUTSIDE[name]
+    raise InvalidParameter(f"mechanism must be one of {', '.join(map(repr, mechanism_names()))}, got {name!r}.")
+
+
+def references_of(event: str) -> tuple[str, ...]:
+    """Keys of `docs/references.bib` for the mechanism that a guarantee names; events of several stages have a suffix.
+
+    >>> references_of("strict_sparse"), references_of("dense_tree")
+    (('BV19',), ('BV19',))
+    """
+    for name in mechanism_names():
+        if event in (name, *mechanism_class(name).events, f"{name}_tree", f"{name}_search"):
+            return mechanism_class(name).references
+    return ()
 
 
 def read_mechanism(mechanism: object, **options: Any) -> Mechanism:
@@ -115,7 +169,7 @@ def read_mechanism(mechanism: object, **options: Any) -> Mechanism:
     taken = {each.name for each in chosen.options()}
     for name in given:
         if name not in taken:
-            takers = [each for each in MECHANISMS if name in {o.name for o in mechanism_class(each).options()}]
+            takers = [each for each in mechanism_names() if name in {o.name for o in mechanism_class(each).options()}]
             raise InvalidParameter(f"{name} is for the {_listed(takers)}, got {mechanism!r}.")
     return chosen(**given)
 

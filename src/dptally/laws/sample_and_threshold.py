@@ -98,7 +98,7 @@ class SampleAndThreshold(Law):
     10
     """
 
-    name = "sample_and_threshold"
+    name = "sample and threshold"
     stored_as = "SampleAndThreshold"
     parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "rate": str, "threshold": _read_threshold}
     endless = True

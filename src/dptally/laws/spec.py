@@ -233,6 +233,7 @@ class Mechanism:
         summary: what it does, in a sentence.
         because: why it is recommended, where it is; follows ", because".
         references: keys of `docs/references.bib`.
+        events: other names that guarantees and ledgers have for what it releases.
         pure: whether delta is 0.
         keys_only: whether it can release keys without values.
         sampled: whether it takes `sampling`.
@@ -250,6 +251,7 @@ class Mechanism:
     summary: ClassVar[str]
     because: ClassVar[str] = ""
     references: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[tuple[str, ...]] = ()
     pure: ClassVar[bool] = False
     keys_only: ClassVar[bool] = False
     sampled: ClassVar[bool] = False

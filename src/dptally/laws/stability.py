@@ -68,7 +68,7 @@ class Stability(ThresholdedNoise):
     (15, 0.7310585786300049)
     """
 
-    name = "stability"
+    name = "stability histogram"
     stored_as = "Stability"
     parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "values": read_flag}
 

@@ -94,7 +94,7 @@ class WeightedSample(Law):
     (1e-06, 1.0)
     """
 
-    name = "weighted_sample"
+    name = "weighted sample"
     stored_as = "WeightedSample"
     parameters: ClassVar[Parameters] = {
         "epsilon": str,

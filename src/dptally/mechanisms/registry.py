@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dptally.mechanisms.base import Draw
     from dptally.randomness import BitSource
 
-__all__ = ["DRAWS", "draw"]
+__all__ = ["DRAWS", "add_draw", "draw"]
 
 DRAWS = {
     "weighted_sample": "dptally.mechanisms.weighted_sample",
@@ -28,6 +28,20 @@ DRAWS = {
 }
 
 
+_OUTSIDE: dict[str, Draw] = {}
+
+
+def add_draw(mechanism: str, function: Draw) -> None:
+    """Add the private half of a mechanism from outside; see `dptally.register`.
+
+    Raises:
+        InvalidParameter: there is one already.
+    """
+    if mechanism in DRAWS or _OUTSIDE.get(mechanism, function) is not function:
+        raise InvalidParameter(f"there is a mechanism {mechanism!r} already, and it cannot be replaced.")
+    _OUTSIDE[mechanism] = function
+
+
 def draw(mechanism: str, question: Question, summary: Any, bits: BitSource) -> Any:
     """Sample the output of one stage.
 
@@ -40,4 +54,6 @@ def draw(mechanism: str, question: Question, summary: Any, bits: BitSource) -> A
             f"the mechanism protects units with at most {question.max_keys_per_unit} keys, "
             f"but contributions were bounded at {bounded}."
         )
+    if mechanism in _OUTSIDE:
+        return _OUTSIDE[mechanism](question, summary, bits)
     return cast("Draw", import_module(DRAWS[mechanism]).draw)(question, summary, bits)

@@ -1,7 +1,9 @@
 """What a release spends, as plain data.
 
-The meaning of an event never changes; a new kind gets a new name. What is not known here is refused: by a ledger that
-is asked to spend it, and by a reader of a history that a newer version wrote.
+The meaning of an event never changes. It is stated by its numbers and the laws of its parts alone; the name of the
+mechanism is for people, so a mechanism from outside of the package can be paid for like any other. A part with a law
+that is not known here is refused: by a ledger that is asked to spend it, and by a reader of a history that a newer
+version wrote.
 
 A `Spending` states two things. `epsilon` and `delta`: the whole release is (epsilon, delta)-differentially private for
 adding or removing one unit. `parts`: it consists of independent draws, or of draws each of which may depend on the
@@ -11,34 +13,16 @@ use either.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dptally.errors import InvalidParameter
 
-__all__ = ["MECHANISMS", "Part", "Spending", "law_part"]
+__all__ = ["Part", "Spending", "law_part"]
 
-MECHANISMS = frozenset(
-    {
-        "weighted_sample",
-        "sanitized_sample",
-        "stability",
-        "gaussian",
-        "sample_and_threshold",
-        "misra_gries",
-        "dense",
-        "sparse",
-        "strict_sparse",
-        "compact",
-        "trie_heavy_hitters",
-        *(
-            f"{name}_{kind}"
-            for name in ("sample_and_threshold", "weighted_sample", "dense")
-            for kind in ("tree", "search")
-        ),
-    }
-)
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 _PROFILED = frozenset({"WeightedSample", "Stability", "SampleAndThreshold"})
 _MOST_COPIES = 1 << 20
 
@@ -91,7 +75,7 @@ class Spending:
     parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.mechanism not in MECHANISMS:
+        if not (isinstance(self.mechanism, str) and _NAME.fullmatch(self.mechanism)):
             raise InvalidParameter(f"the event {str(self.mechanism)[:40]!r} is unknown: it cannot be accounted for.")
         if not (isinstance(self.epsilon, Fraction) and isinstance(self.delta, Fraction)):
             raise InvalidParameter("an event needs epsilon and delta as exact fractions.")

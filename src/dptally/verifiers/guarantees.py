@@ -37,7 +37,7 @@ from dptally.verifiers.pure import certify_pure_copies, certify_rounded_counters
 from dptally.verifiers.rounds import LARGEST_ROUNDS, certify_rounds
 from dptally.verifiers.sampling import certify_sampling
 from dptally.verifiers.sketches import certify_shared_noise, certify_summed_noise
-from dptally.verifiers.tables import Certificate, certify_copies, exp_lower
+from dptally.verifiers.tables import Certificate, certify_copies, certify_rows, exp_lower
 
 if TYPE_CHECKING:
     from dptally.privacy.guarantee import Guarantee
@@ -81,6 +81,7 @@ _TREES = {
     "dense_tree": "DyadicGeometric",
 }
 _SKETCH, _COMPACT, _PREFIXES = "misra_gries", "compact", "trie_heavy_hitters"
+_OURS = frozenset((*_LAWS, *_TREES, _SKETCH, _COMPACT, _PREFIXES))
 _SKETCHES_OF_STREAMS = ("SharedNoise", "SummedNoise", "HeaviestNoise")
 _SKETCHES_OF_UNITS = ("GaussianHistogram", "WeightedSample")
 _LARGEST = 1 << 62
@@ -110,6 +111,8 @@ def verify_table(
     facts = law.facts()
     if stated.mechanism == _SKETCH:
         return _verify_sketch(stated, law, facts, rows, shortfall)
+    if stated.mechanism not in _OURS:
+        return _verify_outside(stated, law, shortfall)
     _check_law(stated, _LAWS, facts)
     sampled = facts.get("scheme") is not None
     sized = stated.mechanism == "weighted_sample" and sampled and stated.unit is None
@@ -125,6 +128,23 @@ def verify_table(
     if facts["name"] == "GaussianHistogram":
         return _for_the_unit(found, rest, stated, found.copies == stated.max_keys_per_unit)
     return _copies(found, stated.max_keys_per_unit, rest, stated)
+
+
+def _verify_outside(stated: Guarantee, law: Any, shortfall: Any) -> Certificate:
+    """Derive what a mechanism from outside guarantees: from the rows of its law, or by the verifier it brings.
+
+    Rows are integers with a common sum; row 0 is "not reported" for certain, as keys that do not occur are not drawn
+    for; counts above the last row are drawn for as the last one. So comparing all neighbouring rows is complete.
+    """
+    _check_fields(stated)
+    _require(shortfall is None, "only a sketch falls short of counts")
+    _require(stated.max_keys_per_unit >= 1, "a unit has at least one key")
+    if law.certified_by is None:
+        _require(len(law.rows) > 1 and len(law.rows[0]) == 1, "a key that does not occur must never be reported")
+        found = certify_rows(law.rows, epsilon=law.epsilon, delta=law.delta)
+        return _copies(found, stated.max_keys_per_unit, stated.epsilon, stated)
+    found = _copies(law.certify(), stated.max_keys_per_unit, stated.epsilon, stated)
+    return replace(found, judge=f"certified by {law.certified_by}")
 
 
 def _verify_sketch(stated: Guarantee, law: Any, facts: Mapping[str, Any], rows: int, shortfall: Any) -> Certificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -46,7 +47,8 @@ class OneLaw(Spec):
         def certify() -> Certificate:
             if not delta:
                 return certify_pure_copies(law.certify(), copies=keys, epsilon=epsilon)
-            return certify_copies(law.certify(), copies=keys, epsilon=epsilon, delta=delta)
+            found = certify_copies(law.certify(), copies=keys, epsilon=epsilon, delta=delta)
+            return found if law.certified_by is None else replace(found, judge=f"certified by {law.certified_by}")
 
         parts = [law_part(law, keys)]
         if spent:

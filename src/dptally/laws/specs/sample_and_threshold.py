@@ -37,6 +37,7 @@ class SampleAndThreshold(Mechanism):
     title: ClassVar[str] = "Sample and threshold"
     summary: ClassVar[str] = "counts in a secret sample, released where they reach a threshold; no noise"
     trees: ClassVar[bool] = True
+    events: ClassVar[tuple[str, ...]] = ("trie_heavy_hitters",)
     references: ClassVar[tuple[str, ...]] = ("BC22",)
     cluster: ClassVar[Literal["rows"]] = "rows"
 

@@ -61,6 +61,7 @@ class Sparse(Mechanism):
     title: ClassVar[str] = "Sparse histogram"
     summary: ClassVar[str] = "the largest noisy counts among all keys of a huge universe, delta = 0"
     costs: ClassVar[tuple[Literal["capacity"], float, float]] = ("capacity", 3e-7, 120.0)
+    events: ClassVar[tuple[str, ...]] = (_STRICT,)
     references: ClassVar[tuple[str, ...]] = ("BV19",)
     pure: ClassVar[bool] = True
 

@@ -14,9 +14,11 @@ from dptally.laws.specs.copies import OneLaw
 from dptally.laws.weighted_sample import WeightedSample as WeightedSampleLaw
 from dptally.privacy.composition import share_between_keys
 
-__all__ = ["SHARE_FOR_TOTAL", "WeightedSample"]
+__all__ = ["SANITIZED", "SHARE_FOR_TOTAL", "WeightedSample"]
 
 SHARE_FOR_TOTAL = Fraction(1, 20)
+SANITIZED = "sanitized_sample"
+"""The name of a release of a sample that was drawn before."""
 _STAND_IN = 1000  # times the wanted size: the total for which a table is certified before the real one is known
 
 
@@ -40,6 +42,7 @@ class WeightedSample(Mechanism):
     summary: ClassVar[str] = "every key with the largest probability that the guarantee allows, and a noisy count"
     because: ClassVar[str] = "no law for single keys reports any frequency more often"
     trees: ClassVar[bool] = True
+    events: ClassVar[tuple[str, ...]] = (SANITIZED,)
     references: ClassVar[tuple[str, ...]] = ("CGSS21",)
     keys_only: ClassVar[bool] = True
     sampled: ClassVar[bool] = True

@@ -1,0 +1,1 @@
+"""What holds for every registered mechanism, and for one that a package outside of ours registers."""
