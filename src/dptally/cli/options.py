@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dptally.cli.parser import add_choice, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import mechanism_class, mechanism_names
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from fractions import Fraction
 
     from dptally.cli.parser import Parser
@@ -55,9 +57,21 @@ EPSILON = "privacy-loss bound; smaller is more private. Parsed exactly: 0.1 mean
 DELTA = "probability that the bound fails; choose it well below one over the number of units, such as 1e-6"
 
 
-MECHANISMS = (
-    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse", "compact",
-)  # fmt: skip
+class MechanismNames:
+    """Names of mechanisms as argparse wants choices; one of an installed package is found when it is asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(mechanism_names())
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            mechanism_class(name)
+        except InvalidParameter:
+            return False
+        return True
+
+
+MECHANISMS = MechanismNames()
 """What publishes tables."""
 
 

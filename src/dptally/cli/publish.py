@@ -18,6 +18,7 @@ from dptally.cli.explain import COUNTING, Explanation, expected, explain_release
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import USUAL, mechanism_class
 
 if TYPE_CHECKING:
     import argparse
@@ -26,18 +27,6 @@ if TYPE_CHECKING:
     from dptally.releases.compact_release import CompactRelease
 
 __all__ = ["add_commands"]
-
-_PURE = ("dense", "sparse", "compact")
-_WAYS = {
-    "weighted_sample": "reports each key as likely as privacy allows, with a value from the same draw",
-    "stability": "adds noise to each count and reports what is above a threshold",
-    "gaussian": "adds Gaussian noise to each count and reports what is above a threshold",
-    "sample_and_threshold": "keeps each unit of a key by a secret coin and reports keys of which enough were kept",
-    "misra_gries": "counts in a sketch of bounded memory, adds noise, and reports what is above a threshold",
-    "dense": "gives every key of a public list a noisy value, whether it occurs in the data or not",
-    "sparse": "reports the keys of a huge universe with the largest noisy counts",
-    "compact": "makes a small file that answers any key of a huge universe",
-}
 
 
 def add_commands(commands: Commands) -> None:
@@ -49,7 +38,7 @@ def add_commands(commands: Commands) -> None:
     options.add_release_options(parser, pure=True)
     options.add_counting(parser)
     add_choice(parser, "--engine", ("auto", "polars", "duckdb", "spark"), "what reads and counts", default="auto")
-    add_value(parser, "--mechanism", "NAME", "see above", default=options.MECHANISMS[0], choices=options.MECHANISMS)
+    add_value(parser, "--mechanism", "NAME", "see above", default=USUAL, choices=options.MECHANISMS)
     add_value(parser, "--universe", "NAME", "all keys there may be: a name, or for dense a file of keys")
     add_number(
         parser,
@@ -88,8 +77,10 @@ def _publish(arguments: argparse.Namespace) -> None:
     from dptally.releases.table_release import TableRelease
 
     request = prepare(arguments)
-    if arguments.mechanism == "compact" and request.output is None:
-        raise InvalidParameter("mechanism 'compact' makes no table to print; say with -o which file to write.")
+    if mechanism_class(arguments.mechanism).kind != "table" and request.output is None:
+        raise InvalidParameter(
+            f"mechanism {arguments.mechanism!r} makes no table to print; say with -o which file to write."
+        )
     release = publish(
         options.source_of(arguments),
         **options.given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
@@ -129,7 +120,8 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     from dptally.privacy.composition import LARGEST_UNIT
 
     name = arguments.mechanism
-    pure = name in _PURE
+    chosen = mechanism_class(name)
+    pure = chosen.pure
     if pure and arguments.universe is None:
         raise InvalidParameter(f"mechanism {name!r} needs a universe: all keys there may be, such as 'ipv4'.")
     keys = as_count("max_keys_per_unit", arguments.max_keys_per_unit, largest=LARGEST_UNIT)
@@ -148,8 +140,8 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
     does = (
-        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}, which "
-        f"{_WAYS[name]}.{sampled}"
+        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}: "
+        f"{chosen.summary}.{sampled}"
     )
     return explain_release(
         arguments, does, pure=pure, unit=arguments.unit, keys=keys, resources=COUNTING, expect=expect
