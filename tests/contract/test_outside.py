@@ -51,7 +51,7 @@ ledger = dptally.Ledger("l.db", epsilon=9, delta="0.5")
 asked = {"key": "word", "epsilon": 1, "delta": "0.1", "mechanism": "coin"}
 data = pl.DataFrame({"word": ["w%d" % (n % 400) for n in range(4000)]})
 release = dptally.publish(data, ledger=ledger, **asked)
-assert release.guarantee.mechanism == "coin" and release.law.name == "CoinLaw", release
+assert release.guarantee.mechanism == "coin" and release.law.stored_as == "CoinLaw", release
 assert 130 < len(release) < 270, len(release)  # binomial(400, 1/2): 7 standard deviations
 assert release.guarantee.record is not None
 release.save("r.parquet")
@@ -96,7 +96,8 @@ def test_without_the_package_it_is_unknown(package: Path, tmp_path: Path) -> Non
 class TooLoose(FiniteLaw):
     """Reports every key for certain."""
 
-    name: ClassVar[str] = "TooLoose"
+    name: ClassVar[str] = "loose"
+    stored_as: ClassVar[str] = "TooLoose"
     largest = 1
 
     def masses(self, count: int) -> tuple[int, int]:
@@ -137,7 +138,7 @@ def test_a_verifier_of_its_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     class Opaque(TooLoose):
         """A law with a verifier of its own."""
 
-        name: ClassVar[str] = "Opaque"
+        stored_as: ClassVar[str] = "Opaque"
 
         def certify(self) -> Any:
             """Whatever it says."""
@@ -178,7 +179,7 @@ def test_no_name_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stability(TooLoose):
         """A law's name of ours."""
 
-        name: ClassVar[str] = "Stability"
+        stored_as: ClassVar[str] = "Stability"
 
     @dataclass(frozen=True)
     class New(Loose):

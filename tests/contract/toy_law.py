@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dptally.laws.base import Parameters
 from dptally.laws.finite import WHOLE, FiniteLaw
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
@@ -15,7 +16,9 @@ from dptally.privacy.composition import share_between_keys
 class CoinLaw(FiniteLaw):
     """A key of count w is reported, with value 1, with probability delta min(w, steps)."""
 
-    name: ClassVar[str] = "CoinLaw"
+    name: ClassVar[str] = "coin"
+    stored_as: ClassVar[str] = "CoinLaw"
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "steps": int}
 
     def __init__(self, epsilon: object, delta: object, steps: int = 5) -> None:
         super().__init__(epsilon, delta)
@@ -30,10 +33,6 @@ class CoinLaw(FiniteLaw):
         """Not reported, or the value 1."""
         reported = count * int(self.delta * WHOLE)
         return WHOLE - reported, reported
-
-    def parameters(self) -> dict[str, int]:
-        """How many steps the chance grows."""
-        return {"steps": self.steps}
 
 
 @dataclass(frozen=True)

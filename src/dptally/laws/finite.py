@@ -11,24 +11,30 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
 from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon
-from dptally.laws.base import LARGEST_FREQUENCY, EstimatorKind, FrequencyFunction, Law
+from dptally.laws.base import (
+    LARGEST_FREQUENCY,
+    EstimatorKind,
+    FrequencyFunction,
+    Law,
+    Parameters,
+    as_frequencies,
+    as_frequency,
+)
 from dptally.laws.estimators import Weights
 from dptally.laws.inversion import FrequencyEstimates
-from dptally.laws.thresholded_noise import as_frequencies, as_frequency
 from dptally.verifiers.tables import TABLE_BITS, Certificate, certify_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.laws.base import Estimator
-    from dptally.laws.weighted_sample import WeightedSample
     from dptally.randomness import BitSource
 
 __all__ = ["WHOLE", "FiniteLaw"]
@@ -44,11 +50,11 @@ class FiniteLaw(Law):
         (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key: every pair
         of neighbouring rows is compared exactly (`dptally.verifiers.tables.certify_rows`) before the first draw.
 
-    A subclass sets `name`, which release files hold, and says `largest` and `masses`; parameters beside epsilon and
-    delta go into `parameters`, which `__init__` takes by the same names.
+    A subclass sets `stored_as`, its name in release files, and says `largest` and `masses`. What it takes beside
+    epsilon and delta goes into `parameters`, and is an argument of `__init__` and an attribute of the same name.
     """
 
-    name: ClassVar[str]
+    parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str}
     endless: ClassVar[bool] = True
 
     def __init__(self, epsilon: object, delta: object) -> None:
@@ -63,24 +69,10 @@ class FiniteLaw(Law):
     def masses(self, count: int) -> Sequence[int]:
         """For a count of at least 1: the mass of "not reported", of value 1, of value 2, ...; the sum is `WHOLE`."""
 
-    def parameters(self) -> dict[str, Any]:
-        """What `__init__` takes beside epsilon and delta, as plain data."""
-        return {}
-
     @cached_property
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Rows of the counts 0, 1, ..., `largest`. Keys that do not occur are never drawn for."""
         return ((WHOLE,), *(tuple(self.masses(count)) for count in range(1, self.largest + 1)))
-
-    def facts(self) -> dict[str, Any]:
-        """The law's name and parameters as plain data."""
-        return {"name": self.name, "epsilon": str(self.epsilon), "delta": str(self.delta), **self.parameters()}
-
-    @classmethod
-    def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Make the law from its parameters."""
-        others = {name: value for name, value in facts.items() if name not in ("name", "epsilon", "delta")}
-        return cls(str(facts["epsilon"]), str(facts["delta"]), **others)
 
     @cached_property
     def _certificate(self) -> Certificate:
@@ -169,7 +161,7 @@ class FiniteLaw(Law):
         """Weights that turn reported values into estimates of sums: of kind "mle", the only one."""
         if kind != "mle":
             raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
-        return cast("Estimator", _MostLikelyRow(cast("WeightedSample", self), of))
+        return _MostLikelyRow(self, of)
 
     def key_errors(self, frequencies: NDArray[np.float64]) -> None:
         """Not told for laws from outside."""

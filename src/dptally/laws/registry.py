@@ -86,9 +86,9 @@ def add_mechanism(mechanism: type[Mechanism], law: type[Law]) -> None:
         raise InvalidParameter("a mechanism has a name of lower-case letters, digits and underscores.")
     if mechanism.name in MECHANISMS or _OUTSIDE.get(mechanism.name, mechanism) is not mechanism:
         raise InvalidParameter(f"there is a mechanism {mechanism.name!r} already, and it cannot be replaced.")
-    if law.name in LAWS or _OUTSIDE_LAWS.get(law.name, law) is not law:
-        raise InvalidParameter(f"there is a law {law.name!r} already, and it cannot be replaced.")
-    _OUTSIDE[mechanism.name], _OUTSIDE_LAWS[law.name] = mechanism, law
+    if not law.stored_as or law.stored_as in LAWS or _OUTSIDE_LAWS.get(law.stored_as, law) is not law:
+        raise InvalidParameter(f"there is a law {law.stored_as!r} already, and it cannot be replaced.")
+    _OUTSIDE[mechanism.name], _OUTSIDE_LAWS[law.stored_as] = mechanism, law
 
 
 @cache
