@@ -17,7 +17,8 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.files import check_target
 from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows, open_rows
-from dptally.sources.engine import Session, check_memory_limit, in_background
+from dptally.sources.background import in_background
+from dptally.sources.engine import Session, check_memory_limit
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import Form, SketchContents
 from dptally.summaries.sketch_files import (

@@ -11,7 +11,8 @@ import pyarrow as pa
 from dptally.errors import InvalidParameter
 from dptally.randomness import BitSource
 from dptally.sources import Rows
-from dptally.sources.engine import Session, in_background
+from dptally.sources.background import in_background
+from dptally.sources.engine import Session
 
 __all__ = ["Counting", "Progress"]
 
