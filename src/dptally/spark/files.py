@@ -17,7 +17,8 @@ from dptally.errors import InvalidParameter
 from dptally.sources.engine import Session
 from dptally.sources.files import find_files, open_parquet
 from dptally.sources.files import open_files as open_scan
-from dptally.sources.rows import Rows, check_request
+from dptally.sources.requests import check_request
+from dptally.sources.rows import Rows
 from dptally.sources.scan import Scan
 from dptally.sources.stated_types import read_types
 from dptally.spark.errors import marked

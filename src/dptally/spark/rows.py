@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import MAXIMUM_COUNT, require_columns, unsupported
-from dptally.sources.rows import check_request
+from dptally.sources.requests import check_request
 from dptally.spark.jobs import guarded, is_stopped
 
 __all__ = ["SparkRows", "open_frame", "require_running"]
