@@ -24,12 +24,12 @@ from dptally.exact.integer_columns import integer_column, integers
 from dptally.laws.registry import law_from_facts
 from dptally.randomness.keyed import KeyedWords, WordsOfRows
 from dptally.sources.columns import MAXIMUM_COUNT
-from dptally.spark.errors import marked
+from dptally.summaries.counting import check_text
 
 if TYPE_CHECKING:
     from dptally.laws.base import Law
 
-__all__ = ["BoundUnits", "DrawKeys", "Halves"]
+__all__ = ["BoundUnits", "DrawKeys", "Halves", "certified_law", "rows_in_order"]
 
 
 class Halves:
@@ -68,26 +68,19 @@ class BoundUnits:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        failure = None
-        try:
-            yield from bound_contributions(
-                _in_order_of_units(batches), max_keys_per_unit=self._limit, bits=self._secret.keyed()
-            )
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        in_order = rows_in_order(batches, "Spark did not keep the order of units; contributions cannot be bounded.")
+        yield from bound_contributions(in_order, max_keys_per_unit=self._limit, bits=self._secret.keyed())
 
 
-def _in_order_of_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows without their hashes, once it is certain that units come one after another."""
+def rows_in_order(batches: Iterable[pa.RecordBatch], otherwise: str) -> Iterator[pa.RecordBatch]:
+    """The rows without their first column, a hash, once it is certain that it does not fall."""
     last = np.iinfo(np.int64).min
     for batch in batches:
         if not batch.num_rows:
             continue
         hashes = integers(batch.column(0))
         if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
-            raise InvalidSource("Spark did not keep the order of units; contributions cannot be bounded.")
+            raise InvalidSource(otherwise)
         last = hashes[-1]
         yield batch.select(range(1, batch.num_columns))
 
@@ -111,18 +104,12 @@ class DrawKeys:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        failure = None
-        try:
-            law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
-            for batch in batches:
-                if batch.num_rows:
-                    reported = self._draw(law, keyed, batch)
-                    if reported.num_rows:
-                        yield reported
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
+        for batch in batches:
+            if batch.num_rows:
+                reported = self._draw(law, keyed, batch)
+                if reported.num_rows:
+                    yield reported
 
     def _draw(self, law: Law, keyed: KeyedWords, batch: pa.RecordBatch) -> pa.RecordBatch:
         width = batch.num_columns - 1
@@ -140,13 +127,7 @@ class DrawKeys:
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:
-    valid = True
-    try:
-        keys.validate(full=True)  # Spark passes text on without a look at its encoding
-    except pa.ArrowInvalid:
-        valid = False
-    if not valid:
-        raise InvalidSource("the source holds text that is not valid UTF-8.")
+    check_text(keys)
     if (counts < 0).any():
         raise InvalidSource(f"column '{count}' must hold non-negative integers; some rows do not.")
     if (counts > MAXIMUM_COUNT).any():

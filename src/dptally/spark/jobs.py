@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dptally.errors import DptallyError
+from dptally.errors import DptallyError, attempt
 from dptally.spark.errors import explain
 
 __all__ = ["Progress", "guarded", "is_stopped", "run"]
@@ -65,12 +65,7 @@ def guarded(frame: Any, action: Callable[[], _Result]) -> _Result:
     Raises:
         DptallyError: it failed.
     """
-    failure: DptallyError | None = None
-    try:
-        return action()
-    except Exception as error:
-        failure = _explained(error, frame)
-    raise failure
+    return attempt(action, lambda error: _explained(error, frame))
 
 
 def is_stopped(frame: Any) -> bool:
