@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.frames import is_declared, pandas_array, polars_array
 from dptally.sources.undeclared import texts
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "key_buffers",
     "kind_of",
     "native_integer",
-    "polars_array",
     "read_values",
     "readable",
     "sorted_keys",
@@ -110,10 +110,8 @@ def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     """
     home, name = type(batch).__module__.split(".")[0], type(batch).__name__
     if home == "polars" and name == "Series":
-        batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch)
+        batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch, views=True)
     elif home == "pandas" and (name == "Series" or name.endswith("Index")):
-        from dptally.sources.frames import is_declared, pandas_array
-
         batch = pandas_array(batch, "the pandas series") if is_declared(batch) else batch.tolist()
     if isinstance(batch, pa.Array | pa.ChunkedArray):
         return pa.nulls(len(batch), ARROW_TYPES[kind or "string"]) if pa.types.is_null(batch.type) else batch
@@ -128,25 +126,6 @@ def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     if isinstance(batch, np.ndarray):
         return read_values(batch.tolist(), "string" if batch.dtype.kind == "U" else kind or "string")
     return read_values(list(batch), kind or "string")
-
-
-def polars_array(series: Any) -> pa.Array:
-    """A Polars series as Arrow, labels as text.
-
-    Raises:
-        InvalidSource: it has a type that Arrow does not know.
-    """
-    import polars as pl
-
-    labels = isinstance(series.dtype, pl.Categorical | pl.Enum)
-    array = None
-    try:
-        array = (series.cast(pl.String) if labels else series).to_arrow(compat_level=pl.CompatLevel.newest())
-    except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
-        array = None
-    if array is None:
-        raise InvalidSource("the Polars series has a type that cannot be a key.")
-    return array
 
 
 def read_values(values: Sequence[Any], kind: Kind) -> pa.Array:

@@ -17,10 +17,11 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
+from dptally.sources.frames import polars_array
 from dptally.summaries.counter_sketch import CounterSketch, Reading
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
-from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers, polars_array
+from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
 
 __all__ = ["UserMisraGries"]
 
@@ -93,7 +94,9 @@ class UserMisraGries(CounterSketch):
         """
         self._check_open()
         if type(rows).__module__.split(".")[0] == "polars" and type(rows).__name__ == "DataFrame":
-            rows = pa.table({str(place): polars_array(column) for place, column in enumerate(rows.get_columns())})
+            rows = pa.table(
+                {str(place): polars_array(column, views=True) for place, column in enumerate(rows.get_columns())}
+            )
         if isinstance(rows, pa.Table | pa.RecordBatch):
             if rows.num_columns != 2:
                 raise InvalidParameter(f"rows must have two columns, the user and the key, got {rows.num_columns}.")
