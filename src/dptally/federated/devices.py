@@ -39,10 +39,6 @@ def read_devices(
         unit: the column that says whose row it is; None when every row is a device of its own.
         table: which table or view of an SQLite file.
         bits: for the choice among a device's values; None for secret bits of the operating system.
-
-    Raises:
-        InvalidParameter: the request is contradictory or names a column that is not there.
-        InvalidSource: the source cannot be read as asked.
     """
     if callable(source):
         if key is not None or unit is not None or table is not None:

@@ -34,9 +34,6 @@ class Payments:
         ledger: what was given as a ledger, or None.
         whole: what the task spends in all, if it says so.
         record: of what an earlier process has paid for the whole run, if it has.
-
-    Raises:
-        InvalidParameter: the ledger does not have such a payment, or it was made for something else.
     """
 
     def __init__(self, ledger: Any, whole: Spending | None, record: Record | None) -> None:
@@ -60,9 +57,6 @@ class Payments:
 
         Args:
             asked: the round.
-
-        Raises:
-            BudgetExceeded: if the budget does not allow it.
         """
         if self._account is None:
             return

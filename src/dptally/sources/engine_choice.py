@@ -54,9 +54,6 @@ def scan_by_polars(
         unit: the unit's column, or None.
         count: the column of counts, or None; then rows are read as they are.
         identified: the column whose Python objects tell units apart, or None.
-
-    Raises:
-        InvalidParameter: Polars does not read this source by the same rules.
     """
     import polars as pl
 

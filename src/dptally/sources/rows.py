@@ -133,11 +133,7 @@ class Rows:
         return not self.once and not self.unordered
 
     def check_unchanged(self) -> None:
-        """Refuse files that were written to since they were opened.
-
-        Raises:
-            InvalidSource: one has another size, time of writing or place on disk.
-        """
+        """Refuse files that were written to since they were opened."""
         if _states(self.paths) != self._files:
             raise InvalidSource("a file was changed while it was read; publish again when it is complete.")
 
@@ -146,9 +142,6 @@ class Rows:
 
         The columns are k0, k1, ... (canonical keys), then u (the canonical unit, never null) or n (the
         count, null where it is none) if there is one.
-
-        Raises:
-            InvalidParameter: the source can be read only once and has been.
         """
         if self._taken and self.once:
             raise InvalidParameter("this source can be read only once and has been read; open it again.")

@@ -35,12 +35,7 @@ _NUMBERS_TO_KEEP = "|".join(
 
 
 def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Scan:
-    """Open CSV or TSV files; each has its own header, so their columns may be in different orders.
-
-    Raises:
-        InvalidParameter: a column is not in one of them.
-        InvalidSource: a header cannot be read.
-    """
+    """Open CSV or TSV files; each has its own header, so their columns may be in different orders."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in files:
         header = _header(_start_of(name), f"'{name}'", delimiter)
@@ -61,9 +56,6 @@ def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
 
     Which fields there are is not looked up: one line would decide between a refusal and a release. No files, after
     empty ones were left out, are data without rows.
-
-    Raises:
-        InvalidSource: the first lines are not JSON objects.
     """
     if not files:
         nothing = ", ".join(f"CAST(NULL AS JSON) AS c{i}" for i in range(len(wanted)))
@@ -97,10 +89,6 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
 
     What is read to find the columns is put back in front: a thread copies everything through a pipe to
     DuckDB.
-
-    Raises:
-        InvalidParameter: the format needs a file, or a column is not there.
-        InvalidSource: there is nothing to read, or no header.
     """
     if kind == "parquet":
         raise InvalidParameter("Parquet cannot be read from standard input; give the file itself.")

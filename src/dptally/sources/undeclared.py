@@ -302,12 +302,7 @@ def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
 
 
 def read_json(text: str) -> Any:
-    """Parse JSON with numbers as they are written; of members with one name the first counts.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
-    """
+    """Parse JSON with numbers as they are written; of members with one name the first counts."""
     return json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_nothing, object_pairs_hook=_first)
 
 
@@ -320,11 +315,7 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_field(line: str, name: str) -> str | None:
-    """Return a member of a JSON object as canonical JSON, or None where there is none that can be written.
-
-    Raises:
-        InvalidSource: it is not an object.
-    """
+    """Return a member of a JSON object as canonical JSON, or None where there is none that can be written."""
     found: Any = None
     try:
         found = read_json(line)

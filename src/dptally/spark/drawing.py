@@ -139,9 +139,6 @@ def certified_law(facts: str, table: str) -> Law:
     """Make the law again from its parameters, judge it here, and compare its table with the driver's.
 
     Once for each Python worker. Nothing that is drawn from travels, so nothing can be exchanged on the way.
-
-    Raises:
-        PrivacyViolation: the table is not the one that the driver has certified.
     """
     law = law_from_facts(json.loads(facts))
     if law.certify().table_sha256 != table:

@@ -21,9 +21,6 @@ def run(frame: Any, action: Callable[[], _Result], *, stage: str, progress: Prog
     """Run an action on a DataFrame and return its result.
 
     The job appears in Spark's web page and event log under the name "dptally" and the stage, with nothing of the data.
-
-    Raises:
-        DptallyError: it failed.
     """
     from pyspark import InheritableThread
 
@@ -60,11 +57,7 @@ def run(frame: Any, action: Callable[[], _Result], *, stage: str, progress: Prog
 
 
 def guarded(frame: Any, action: Callable[[], _Result]) -> _Result:
-    """Do something with a DataFrame that runs no job of its own, such as making a plan.
-
-    Raises:
-        DptallyError: it failed.
-    """
+    """Do something with a DataFrame that runs no job of its own, such as making a plan."""
     return attempt(action, lambda error: _explained(error, frame))
 
 

@@ -76,11 +76,7 @@ Sketch = MisraGries | UserMisraGries
 
 
 def check_capacity(capacity: int) -> int:
-    """Refuse what a cluster cannot pass on.
-
-    Raises:
-        InvalidParameter: it is no count, or above `LARGEST_CAPACITY`.
-    """
+    """Refuse what a cluster cannot pass on."""
     return as_count("capacity", capacity, largest=LARGEST_CAPACITY)
 
 
@@ -107,10 +103,6 @@ def merged_sketch(
         buckets: how many sketches are merged; None for the session's number of shuffle partitions. It must not depend
             on the data.
         progress: called with the stage and how much of it is done.
-
-    Raises:
-        InvalidParameter: the request does not fit a sketch.
-        InvalidSource: the data cannot be read as asked, or Spark fails.
     """
     check_capacity(capacity)
     kind = declared_kind(rows)
@@ -122,12 +114,7 @@ def merged_sketch(
 
 
 def declared_kind(rows: SparkRows) -> Kind:
-    """What keys are by the declared type of their column; refuses what a sketch cannot take in.
-
-    Raises:
-        InvalidParameter: it is not one column of keys, or these are counted already.
-        InvalidSource: keys or units are of a type that a sketch does not take.
-    """
+    """What keys are by the declared type of their column; refuses what a sketch cannot take in."""
     if len(rows.key) != 1:
         raise InvalidParameter(f"a sketch takes one key column, got {len(rows.key)}.")
     if rows.count is not None:

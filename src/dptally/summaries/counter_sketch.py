@@ -402,7 +402,6 @@ class CounterSketch:
     def _read(
         self,
         path: Any,
-        *,
         key: str,
         unit: str | None,
         format_name: str | None,

@@ -55,12 +55,7 @@ class Counting:
         self._taken = False
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-        """Yield distinct keys, each once and in no particular order, and as many counts of at least 1.
-
-        Raises:
-            InvalidParameter: they have been read already.
-            InvalidSource: the data cannot be read as asked, or memory or disk do not suffice.
-        """
+        """Yield distinct keys, each once and in no particular order, and as many counts of at least 1."""
         self._take()
         try:
             width = len(self.key)

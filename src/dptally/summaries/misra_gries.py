@@ -114,15 +114,7 @@ class MisraGries(CounterSketch):
             InvalidParameter: the request is contradictory or names a column that is not there.
             InvalidSource: the data cannot be read as asked.
         """
-        self._read(
-            path,
-            key=key,
-            unit=None,
-            format_name=format,
-            memory_limit=memory_limit,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        self._read(path, key, None, format, memory_limit, progress, checkpoint)
 
     def _reading(self) -> Reading:
         def take(batch: pa.RecordBatch | None) -> None:

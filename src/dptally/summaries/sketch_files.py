@@ -141,11 +141,7 @@ def pack(state: SketchState) -> bytes:
 
 
 def unpack(packed: bytes, name: str) -> SketchState:
-    """Read the bytes of a sketch file; `name` is what errors call it.
-
-    Raises:
-        InvalidSource: they are not a sketch, damaged, incomplete, or of a newer version.
-    """
+    """Read the bytes of a sketch file; `name` is what errors call it."""
     if len(packed) < _START.size or packed[: len(_MAGIC)] != _MAGIC:
         raise InvalidSource(f"{name} is not a dptally sketch.")
     version = _START.unpack_from(packed)[1]
@@ -276,11 +272,7 @@ def write_sketch_file(state: SketchState, path: Path, *, overwrite: bool) -> Non
 
 
 def read_sketch_file(path: Path) -> SketchState:
-    """Read a file that `write_sketch_file` made.
-
-    Raises:
-        InvalidSource: it is missing, not a sketch, damaged, incomplete, or of a newer version.
-    """
+    """Read a file that `write_sketch_file` made."""
     packed = None
     try:
         packed = path.read_bytes()

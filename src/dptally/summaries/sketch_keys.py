@@ -70,9 +70,6 @@ def kind_of(declared: pa.DataType) -> Kind:
     Text, bytes (also of a fixed size) and integers are keys; a dictionary is what its values are. Integers have 64
     bits with a sign, but for those of 64 bits without one. Dates, times, decimals, floating-point numbers, booleans and
     nested types are refused: turn them into text or integers first.
-
-    Raises:
-        InvalidSource: keys of this type are not taken.
     """
     if isinstance(declared, pa.BaseExtensionType):
         return kind_of(declared.storage_type)
@@ -103,10 +100,6 @@ def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     Args:
         batch: a list, an array or a series.
         kind: what values without a declared type are read as; None for text.
-
-    Raises:
-        InvalidParameter: it is not a collection of keys.
-        InvalidSource: its type is none of keys.
     """
     home, name = type(batch).__module__.split(".")[0], type(batch).__name__
     if home == "polars" and name == "Series":

@@ -190,15 +190,7 @@ class UserMisraGries(CounterSketch):
         """
         if not isinstance(unit, str):
             raise InvalidParameter("unit must be the name of one column.")
-        self._read(
-            path,
-            key=key,
-            unit=unit,
-            format_name=format,
-            memory_limit=memory_limit,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        self._read(path, key, unit, format, memory_limit, progress, checkpoint)
 
     def _reading(self) -> Reading:
         open_user = _OpenUser()
