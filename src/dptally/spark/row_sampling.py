@@ -137,9 +137,9 @@ class KeepRows:
         law = certified_law(self._facts, self._table)
         words = self._secret.keyed().of_rows([pa.array([partition], pa.int64())])
         stream = words.streams(np.zeros(1, dtype=np.int64)).one(0)
-        if law.rate is None:
-            scheme = law.scheme
-            if not isinstance(scheme, Ppswor):
-                raise TypeError("rows cannot be sampled for this law")
-            return RowHits(scheme, stream).draw
-        return lambda rows: kept_rows(rows, law.rate, stream)
+        rate, scheme = law.rate, law.scheme
+        if rate is not None:
+            return lambda rows: kept_rows(rows, rate, stream)
+        if not isinstance(scheme, Ppswor):
+            raise TypeError("rows cannot be sampled for this law")
+        return RowHits(scheme, stream).draw
