@@ -53,11 +53,7 @@ class Payments:
         return self._runs[-1].record if self._runs else None
 
     def pay(self, asked: Round) -> None:
-        """Pay for a round, before it is asked.
-
-        Args:
-            asked: the round.
-        """
+        """Pay for a round, before it is asked."""
         if self._account is None:
             return
         if self._whole is None:

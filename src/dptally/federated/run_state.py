@@ -74,13 +74,7 @@ class RunState:
 
     @classmethod
     def open(cls, path: Path | None, task: dict[str, Any], *, run: bytes) -> RunState:
-        """Resume from a file, or begin.
-
-        Args:
-            path: the file, existing or not.
-            task: name and parameters of the task.
-            run: a name for the run if it begins.
-        """
+        """Resume from a file, or begin."""
         task = json.loads(json.dumps(task))  # as a file gives it back
         if path is None or not path.exists():
             if path is not None:

@@ -76,11 +76,6 @@ def canonical(expression: str, name: str, duckdb_type: str) -> str:
     Text, integers, booleans, dates, times, timestamps, decimals and binary stay as they are; enumerations
     and UUIDs become text (a dictionary would carry keys that are not released); NaN becomes one NaN and -0.0
     becomes 0.0. For JSON see `dptally.sources.undeclared`.
-
-    Args:
-        expression: SQL that yields the column.
-        name: its name, for the error.
-        duckdb_type: its type, as DuckDB writes it.
     """
     if duckdb_type in _AS_THEY_ARE or _DECIMAL.fullmatch(duckdb_type):
         return expression
@@ -107,14 +102,7 @@ def unsupported(name: str, type_name: str) -> InvalidSource:
 
 
 def count_expression(expression: str, name: str, duckdb_type: str, *, text: bool) -> str:
-    """Return SQL for a column of counts: null where the value is no count, capped just above `MAXIMUM_COUNT`.
-
-    Args:
-        expression: SQL that yields the column.
-        name: its name, for the error.
-        duckdb_type: its type, as DuckDB writes it.
-        text: whether the column holds text, so that digits are counts.
-    """
+    """Return SQL for a column of counts: null where the value is no count, capped just above `MAXIMUM_COUNT`."""
     scale = _DECIMAL.fullmatch(duckdb_type)
     if text:
         # Digits only: a cast would round '1.5' and accept '1e3'.

@@ -168,9 +168,7 @@ class Session:
     def batches(self, sql: str, *, also_nothing: bool = False) -> Iterator[pa.RecordBatch]:
         """Run a query and yield its rows as they come; errors carry nothing of the data.
 
-        Args:
-            sql: the query.
-            also_nothing: where there are no rows, yield a batch without rows: it has the columns and their types.
+        With `also_nothing`, no rows are a batch without rows: it has the columns and their types.
         """
         failure: DptallyError | None = None
         try:

@@ -45,16 +45,7 @@ def check_engine_for(engine: str, what: str) -> None:
 def scan_by_polars(
     source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: str | None
 ) -> Scan:
-    """The same columns as `scan`, read and counted by Polars.
-
-    Args:
-        source: Parquet files, or a Polars, pandas or Arrow table.
-        scan: the source as DuckDB reads it; columns that Polars reads in another type are refused.
-        wanted: names of the columns.
-        unit: the unit's column, or None.
-        count: the column of counts, or None; then rows are read as they are.
-        identified: the column whose Python objects tell units apart, or None.
-    """
+    """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
     import polars as pl
 
     from dptally.sources import frames

@@ -278,12 +278,7 @@ _KINDS: tuple[tuple[tuple[type, ...], Callable[[Any, bool], str | None]], ...] =
 
 
 def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
-    """Turn values of any kinds into a column of labels, or of identities.
-
-    Args:
-        values: None and pandas' missing values are null.
-        identities: for the column of units.
-    """
+    """Turn values of any kinds into a column of labels, or of identities."""
     kinds = set(map(type, values)) - {type(None)}
     found = None
     try:

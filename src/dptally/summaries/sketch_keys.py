@@ -95,12 +95,7 @@ def _is_text(declared: pa.DataType) -> bool:
 
 
 def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
-    """Turn what holds keys into Arrow, without a copy where the layout allows.
-
-    Args:
-        batch: a list, an array or a series.
-        kind: what values without a declared type are read as; None for text.
-    """
+    """Turn what holds keys into Arrow, without a copy where the layout allows."""
     home, name = type(batch).__module__.split(".")[0], type(batch).__name__
     if home == "polars" and name == "Series":
         batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch, views=True)
