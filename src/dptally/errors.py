@@ -71,7 +71,7 @@ class InvalidParameter(DptallyError, ValueError):  # noqa: N818 - named for what
 
     def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
         first, _, rest = message.partition(" ")
-        if first.isidentifier() and rest.startswith(_AFTER_A_PARAMETER):
+        if re.fullmatch("[a-z_]+", first) and rest.startswith(_AFTER_A_PARAMETER):
             message = f"`{first}` {rest}"
         marked = _MARKED.match(message)
         self.parameter = marked[1] if parameter is None and marked else parameter

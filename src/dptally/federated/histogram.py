@@ -10,6 +10,7 @@ from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.privacy.spending import Part, Spending, law_part
+from dptally.sources.undeclared import is_unicode
 
 if TYPE_CHECKING:
     from dptally.releases.table_release import TableRelease
@@ -63,7 +64,7 @@ class HistogramRounds:
 
         if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
             raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
-        if isinstance(keys, str) or (keys is not None and not all(_is_text(name) for name in keys)):
+        if isinstance(keys, str) or (keys is not None and not all(is_unicode(name) for name in keys)):
             raise InvalidParameter("keys must be a list of texts, or None for any key.")
         self._key = key
         self._key_bytes = as_count("key_bytes", key_bytes, largest=LARGEST_VOTE)
@@ -160,8 +161,3 @@ class HistogramRounds:
         keys = asked.question.get("keys")
         vote = text.encode()
         return vote if len(vote) <= asked.key_bytes and (keys is None or text in keys) else None
-
-
-def _is_text(name: object) -> bool:
-    """Whether this is text that UTF-8 can write, which half a surrogate pair is not."""
-    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -70,21 +71,15 @@ def open_postgresql(url: str, selection: Selection) -> Scan:
         for i, kind in enumerate(sent_as_text)
     )
 
-    def attach(session: Session) -> str:
-        _stream(session, source, sql, schema)
-        return f"SELECT {columns} FROM source"  # noqa: S608
+    def attach(session: Session, *, counts: bool = False) -> str:
+        fields = schema.append(pa.field("w", pa.int64())) if counts else schema
+        stream = Stream(source.connect, counted if counts else sql, fields, source.explain)
+        session.keep(stream)
+        session.register_stream("source", fields, stream.batches())
+        return f"SELECT {columns}{', w' if counts else ''} FROM source"  # noqa: S608
 
-    def attach_counted(session: Session) -> str:
-        _stream(session, source, counted, schema.append(pa.field("w", pa.int64())))
-        return f"SELECT {columns}, w FROM source"  # noqa: S608
-
-    return Scan(types=types, attach=attach, attach_counted=attach_counted if plain else None, unordered=True)
-
-
-def _stream(session: Session, source: _Source, sql: str, schema: pa.Schema) -> None:
-    stream = Stream(source.connect, sql, schema, source.explain)
-    session.keep(stream)
-    session.register_stream("source", schema, stream.batches())
+    with_counts = partial(attach, counts=True) if plain else None
+    return Scan(types=types, attach=attach, attach_counted=with_counts, unordered=True)
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:

@@ -54,6 +54,7 @@ __all__ = [
     "define_functions",
     "float_expression",
     "identity",
+    "is_unicode",
     "json_expression",
     "json_field",
     "label",
@@ -135,15 +136,15 @@ def _tagged(value: object, *, exact: bool) -> str | None:
 
 def _of_text(value: Any, exact: bool) -> str | None:
     text = str.__str__(value)
-    return f"t{text}" if _is_unicode(text) else None
+    return f"t{text}" if is_unicode(text) else None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: object) -> bool:
+    """Whether something is text that UTF-8 can write, which half a pair of surrogates is not."""
     try:
-        text.encode()
+        return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _of_truth(value: Any, exact: bool) -> str:

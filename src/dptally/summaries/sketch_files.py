@@ -34,8 +34,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dptally.errors import InvalidSource
+from dptally.errors import InvalidSource, attempt
 from dptally.files import check_target, complete_or_absent
+from dptally.sources.undeclared import is_unicode
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
 from dptally.summaries.stream_identities import IDENTITY_BYTES
 
@@ -223,7 +224,7 @@ def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
         found = json.loads(packed[start:end])
     except (ValueError, RecursionError):
         return end, None
-    if not isinstance(found, list) or len(found) != 2 or not all(name is None or _is_text(name) for name in found):
+    if not isinstance(found, list) or len(found) != 2 or not all(name is None or is_unicode(name) for name in found):
         return end, None
     return end, ColumnNames(*found)
 
@@ -238,17 +239,6 @@ def _parse_streams(packed: bytes, start: int) -> tuple[int, frozenset[bytes] | N
         return end, None
     found = [packed[place : place + IDENTITY_BYTES] for place in range(first, end, IDENTITY_BYTES)]
     return end, frozenset(found) if all(one < other for one, other in pairwise(found)) else None
-
-
-def _is_text(name: object) -> bool:
-    """Whether it can be written: half of a pair of surrogates, which JSON allows, cannot."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, text_size: int) -> pa.Array | None:
@@ -273,11 +263,5 @@ def write_sketch_file(state: SketchState, path: Path, *, overwrite: bool) -> Non
 
 def read_sketch_file(path: Path) -> SketchState:
     """Read a file that `write_sketch_file` made."""
-    packed = None
-    try:
-        packed = path.read_bytes()
-    except OSError:
-        packed = None
-    if packed is None:
-        raise InvalidSource(f"'{path}' cannot be opened; check that it is there and that you may read it.")
-    return unpack(packed, f"'{path}'")
+    closed = InvalidSource(f"'{path}' cannot be opened; check that it is there and that you may read it.")
+    return unpack(attempt(path.read_bytes, lambda _: closed, OSError), f"'{path}'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,7 +18,7 @@ from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
 from dptally.sources.frames import polars_array
-from dptally.summaries.counter_sketch import CounterSketch, Reading
+from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
 from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
@@ -123,7 +123,7 @@ class UserMisraGries(CounterSketch):
             InvalidSource: the keys are of another kind than this sketch has.
         """
         self._check_open()
-        take = self._reading().take
+        take = self._taking()
         for batch in batches:
             self._begin(batch.schema.types[1])
             take(batch)
@@ -192,18 +192,18 @@ class UserMisraGries(CounterSketch):
             raise InvalidParameter("unit must be the name of one column.")
         self._read(path, key, unit, format, memory_limit, progress, checkpoint)
 
-    def _reading(self) -> Reading:
-        open_user = _OpenUser()
+    def _select(self, rows: Rows, session: Session) -> str:
+        hashed = f"SELECT u, k0, hash(u) AS h FROM ({rows.select(session)})"  # noqa: S608 - no value of the data
+        return f"SELECT u, k0 FROM ({hashed}) ORDER BY h, u"  # noqa: S608
 
-        def select(rows: Rows, session: Session) -> str:
-            hashed = f"SELECT u, k0, hash(u) AS h FROM ({rows.select(session)})"  # noqa: S608 - no value of the data
-            return f"SELECT u, k0 FROM ({hashed}) ORDER BY h, u"  # noqa: S608
+    def _taking(self) -> Callable[[pa.RecordBatch | None], None]:
+        open_user = _OpenUser()
 
         def take(batch: pa.RecordBatch | None) -> None:
             for users, keys in open_user.add(batch):
                 self._add(keys, _starts(users))
 
-        return Reading(select, take)
+        return take
 
     def _empty_like(self, others: tuple[Self, ...]) -> Self:
         sketches = (self, *others)
