@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.mechanisms.independent_keys import draw_batch
 from dptally.privacy.spending import Part, Spending, law_part
+from dptally.randomness import SystemBits
 from dptally.sources.undeclared import is_unicode
 
 if TYPE_CHECKING:
@@ -106,13 +110,10 @@ class HistogramRounds:
         from dptally.releases.table_release import TableRelease
         from dptally.verifiers.tables import certify_copies
 
-        found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
-        rows = pa.table(
-            {
-                self._key: pa.array([vote.decode() for vote, _ in found], type=pa.string()),
-                "value": pa.array([count for _, count in found], type=pa.int64()),
-            }
-        )
+        votes = sorted(sampled)
+        keys = pa.record_batch({self._key: pa.array([vote.decode() for vote in votes], type=pa.string())})
+        counts = np.array([sampled[vote] for vote in votes], dtype=np.int64)
+        rows = draw_batch(self.law, keys, counts, SystemBits(), sampled=True)
         guarantee = Guarantee(
             epsilon=self._epsilon,
             delta=self._delta,

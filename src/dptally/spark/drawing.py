@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
-from dptally.exact.integer_columns import integer_column, integers
+from dptally.exact.integer_columns import integers
 from dptally.laws.registry import law_from_facts
-from dptally.randomness.keyed import KeyedWords, WordsOfRows
+from dptally.mechanisms.independent_keys import draw_batch
+from dptally.randomness.keyed import KeyedWords
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.summaries.counting import check_text
 
@@ -106,24 +107,13 @@ class DrawKeys:
         """Go through one partition."""
         law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
         for batch in batches:
-            if batch.num_rows:
-                reported = self._draw(law, keyed, batch)
-                if reported.num_rows:
-                    yield reported
-
-    def _draw(self, law: Law, keyed: KeyedWords, batch: pa.RecordBatch) -> pa.RecordBatch:
-        width = batch.num_columns - 1
-        keys, counts = batch.select(range(width)), integers(batch.column(width))
-        _check(keys, counts, self._count)
-        values = self._values(law, counts, keyed.of_rows(keys.columns))
-        kept = np.flatnonzero(values)
-        columns = [column.take(integer_column(kept)) for column in keys.columns]
-        return pa.RecordBatch.from_arrays([*columns, integer_column(values[kept])], names=[*keys.schema.names, "value"])
-
-    def _values(
-        self, law: Law, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return law.draw_given_sampled(counts, words) if self._sampled else law.draw(counts, words)
+            if not batch.num_rows:
+                continue
+            width = batch.num_columns - 1
+            keys, counts = batch.select(range(width)), integers(batch.column(width))
+            _check(keys, counts, self._count)
+            drawn = draw_batch(law, keys, counts, keyed.of_rows(keys.columns), sampled=self._sampled)
+            yield from drawn.combine_chunks().to_batches()
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:
