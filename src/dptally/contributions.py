@@ -31,11 +31,7 @@ class HashCollision(DptallyError):  # noqa: N818 - named for what it is
 
 
 def check_max_keys_per_unit(max_keys_per_unit: int) -> None:
-    """Refuse a bound that is no positive integer.
-
-    Raises:
-        InvalidParameter: it is not an integer, or below 1.
-    """
+    """Refuse a bound that is no positive integer."""
     if isinstance(max_keys_per_unit, bool) or not isinstance(max_keys_per_unit, int) or max_keys_per_unit < 1:
         raise InvalidParameter(f"max_keys_per_unit must be an integer of at least 1, got {max_keys_per_unit!r}.")
 

@@ -12,7 +12,7 @@
     └── UnreadableLedger      (also ValueError)   a ledger that is damaged, altered, foreign or too new
 
 No message ever holds a key, a count or a unit: column names, file names and row numbers at most. Exceptions of the
-engines below may quote data, so they are never chained to ours (``raise ... from None``).
+engines below may quote data, so they are never chained to ours: see `attempt`.
 
 A message marks parameters by backticks, with a value or without: "`overwrite=True` replaces it". They are shown as
 they are in Python (`str`), or as options (the command line).
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 __all__ = [
     "BudgetExceeded",
@@ -34,7 +35,7 @@ __all__ = [
     "UnreadableRelease",
 ]
 
-
+_Result = TypeVar("_Result")
 _MARKED = re.compile("`([a-z_]+)(=[^`]*)?`")
 _AFTER_A_PARAMETER = ("must", "needs", "is", "cannot", "may", "names")
 
@@ -70,7 +71,7 @@ class InvalidParameter(DptallyError, ValueError):  # noqa: N818 - named for what
 
     def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
         first, _, rest = message.partition(" ")
-        if first.isidentifier() and rest.startswith(_AFTER_A_PARAMETER):
+        if re.fullmatch("[a-z_]+", first) and rest.startswith(_AFTER_A_PARAMETER):
             message = f"`{first}` {rest}"
         marked = _MARKED.match(message)
         self.parameter = marked[1] if parameter is None and marked else parameter
@@ -99,3 +100,18 @@ class UnreadableRelease(DptallyError, ValueError):  # noqa: N818
 
 class UnreadableLedger(DptallyError, ValueError):  # noqa: N818
     """A ledger file is damaged, has been altered or cut short, is foreign, or was written by a newer version."""
+
+
+def attempt(
+    action: Callable[[], _Result], explain: Callable[[Exception], Exception], *kinds: type[Exception]
+) -> _Result:
+    """Return what `action` returns; an error of these kinds (any, if none are named) is explained and dropped.
+
+    It may quote data, so what is raised instead has neither cause nor context.
+    """
+    caught = kinds or (Exception,)
+    try:
+        return action()
+    except caught as error:
+        failure = explain(error)
+    raise failure

@@ -20,9 +20,9 @@ def opening(paid: Paid, source: Any, **request: Any) -> Iterator[None]:
     Args:
         paid: what pays.
         source: as in `dptally.sources.open_rows`.
-        request: as in `dptally.sources.declared.check_request_for`.
+        request: as in `dptally.sources.requests.check_request_for`.
     """
-    from dptally.sources.declared import check_request_for
+    from dptally.sources.requests import check_request_for
 
     with paid.opening():
         declared = check_request_for(source, **request)

@@ -216,7 +216,7 @@ def _open(
     Where columns are not declared, opening is reading, and a failure is paid for like a release: with `failing`.
     """
     from dptally.sources import open_rows
-    from dptally.sources.declared import check_request_for
+    from dptally.sources.requests import check_request_for
 
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")

@@ -24,7 +24,7 @@ from dptally.randomness import BitSource, geometric, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integers, whole_numbers
-from dptally.randomness.order_statistics import TableTail, Tail, top_order_statistics
+from dptally.randomness.order_statistics import Tail, top_order_statistics
 from dptally.universes import IntegerRange
 from tests.exact.enumeration import Choices, OrderedWords, enumerate_thresholds, law_of, steps
 from tests.exact.sparse_reference import (
@@ -33,6 +33,7 @@ from tests.exact.sparse_reference import (
     dense_law,
     order_statistics_law,
 )
+from tests.exact.table_tails import TableTail
 from tests.mechanisms import Made, SparseHistogram
 
 Use = Callable[[Choices], None]

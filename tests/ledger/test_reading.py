@@ -27,7 +27,7 @@ from dptally.ledger.history import COLUMNS
 from dptally.ledger.paying import paying, spent_by
 from dptally.privacy.spending import Spending
 from dptally.randomness import SystemBits
-from dptally.sources.declared import check_request_for
+from dptally.sources.requests import check_request_for
 from tests.ledger.test_paying import PRIVACY, RELEASES, SOURCES
 
 HALF = Spending("dense", Fraction(1, 2), Fraction(0))

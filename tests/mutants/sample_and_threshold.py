@@ -69,8 +69,8 @@ FAULTS: tuple[Fault, ...] = (
         name="rows-kept-at-another-rate-while-reading",
         breaks=("BC22 Theorem 2",),
         file="summaries/row_sample.py",
-        old="limit = np.uint32(self.sampled_at * (1 << RATE_BITS))",
-        new="limit = np.uint32(self.sampled_at * (1 << RATE_BITS) * 11 / 10)",
+        old="np.uint32(rate * (1 << RATE_BITS))",
+        new="np.uint32(rate * (1 << RATE_BITS) * 11 / 10)",
         tests=(f"{_LAW}::test_rows_sampled_while_reading",),
     ),
     Fault(

@@ -22,7 +22,8 @@ import pytest
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
-from dptally.sources.engine import OutOfMemory, Session, explain, in_background
+from dptally.sources.background import in_background
+from dptally.sources.engine import OutOfMemory, Session, explain
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 from dptally.summaries import Frequencies, count_keys
 

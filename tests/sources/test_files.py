@@ -254,7 +254,7 @@ def test_format(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("q\na\n")
     (tmp_path / "b.csv").write_text("q\na\n")
     (tmp_path / "c.tsv").write_text("q\na\n")
-    with pytest.raises(InvalidParameter, match="does not tell its format"):
+    with pytest.raises(InvalidParameter, match="does not show its format"):
         open_rows(tmp_path / "a.txt", key="q", unit=None)
     assert counts_of(tmp_path / "a.txt", key="q", format="csv") == {"a": 1}
     with pytest.raises(InvalidParameter, match="all files must have one format, got csv and tsv"):

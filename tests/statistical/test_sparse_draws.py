@@ -19,9 +19,10 @@ from dptally.randomness import SeededBits, order_statistics
 from dptally.randomness.binomial import draw_binomial
 from dptally.randomness.geometric import Geometric
 from dptally.randomness.integers import draw_distinct, draw_integers, whole_numbers
-from dptally.randomness.order_statistics import TableTail, Tail, top_order_statistics
+from dptally.randomness.order_statistics import Tail, top_order_statistics
 from dptally.universes import IntegerRange
 from tests.exact.sparse_reference import dense_law, order_statistics_law
+from tests.exact.table_tails import TableTail
 from tests.exact.test_sparse_histogram import strict_row
 from tests.mechanisms import SparseHistogram, StrictSparseHistogram
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue

@@ -11,7 +11,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidParameter
-from dptally.estimates.key_expressions import read_expression
+from dptally.estimates.sql_text import read_expression
 
 FINE = (
     "word LIKE 'a%'",

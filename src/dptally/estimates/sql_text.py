@@ -10,10 +10,14 @@ expressions take linear time (Rust's engine) and bounded memory.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 
-__all__ = ["FUNCTIONS", "check_sql"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["FUNCTIONS", "check_sql", "read_expression"]
 
 FUNCTIONS = frozenset(
     "abs acos asin atan atan2 avg bit_length cast cbrt ceil ceiling char_length character_length coalesce concat "  # noqa: SIM905
@@ -43,6 +47,28 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+def read_expression(name: str, text: str) -> pl.Expr:
+    """Read SQL text as a Polars expression that can look at the columns of one table and nothing else.
+
+    Args:
+        name: what the text is called in messages.
+        text: such as ``query LIKE 'a%'``.
+
+    Raises:
+        InvalidParameter: for text that is too long, may reach beyond the table, or is no expression.
+
+    >>> str(read_expression("where", "word = 'select'"))
+    '[(col("word")) == ("select")]'
+    """
+    import polars as pl
+
+    check_sql(name, text)
+    try:
+        return pl.sql_expr(text)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InvalidParameter(f"{name} cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
 
 
 def check_sql(name: str, text: str) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.key_expressions import read_expression
+from dptally.estimates.sql_text import read_expression
 from dptally.labels import key_label
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import Any
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.integers import draw_integer
+from dptally.sources.columns import quote_identifier
 
 __all__ = ["read_devices"]
 
@@ -39,10 +40,6 @@ def read_devices(
         unit: the column that says whose row it is; None when every row is a device of its own.
         table: which table or view of an SQLite file.
         bits: for the choice among a device's values; None for secret bits of the operating system.
-
-    Raises:
-        InvalidParameter: the request is contradictory or names a column that is not there.
-        InvalidSource: the source cannot be read as asked.
     """
     if callable(source):
         if key is not None or unit is not None or table is not None:
@@ -101,15 +98,11 @@ def _from_sqlite(path: Path, key: str, unit: str | None, table: str | None) -> I
         for name in names:
             if known and name not in known:  # SQLite would take an unknown name in quotes for a text
                 raise InvalidParameter(f"there is no column '{name}' in the table.")
-        columns = ", ".join(_quoted(name) for name in names)
-        yield from connection.execute(f"SELECT {columns} FROM {_quoted(table)}")  # noqa: S608 - quoted names
+        columns = ", ".join(quote_identifier(name) for name in names)
+        yield from connection.execute(f"SELECT {columns} FROM {quote_identifier(table)}")  # noqa: S608 - quoted names
     except sqlite3.Error:
         failed = True  # its text may hold data
     finally:
         connection.close()
     if failed:
         raise InvalidSource(f"'{path}' cannot be read as an SQLite file with this table.")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

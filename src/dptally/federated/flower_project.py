@@ -44,7 +44,7 @@ _PACKAGE = "dptally_federation"
 _START_SECONDS = 90
 _END_SECONDS = 20
 _PAUSE_SECONDS = 2
-_GAVE_UP = b"SuperNode terminated gracefully"
+_GAVE_UP = "SuperNode terminated gracefully"
 
 
 def write_project(directory: str | Path, settings: Settings, *, own_task: tuple[str | Path, str] | None = None) -> Path:
@@ -187,14 +187,8 @@ def run_client(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            gave_up = False
             try:
-                for line in process.stdout or ():
-                    if echo is not None:
-                        echo(line.decode(errors="replace").rstrip("\n"))
-                    gave_up = _GAVE_UP in line
-                    if gave_up:
-                        break
+                gave_up = any(_GAVE_UP in line for line in _lines(process, echo))
                 if not gave_up:
                     return process.wait()
             finally:
@@ -231,9 +225,7 @@ def submit(
         f'[superlink]\ndefault = "dptally"\n\n[superlink.dptally]\naddress = "{address}"\n{trust}\n'
     )
     command = [_program("flwr"), "run", str(project), "dptally", "--stream", *options]
-    process = subprocess.Popen(
-        command, env=flower_environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(command, env=flower_environment(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     expired = threading.Event()
 
     def give_up() -> None:
@@ -242,12 +234,8 @@ def submit(
 
     limit = threading.Timer(seconds, give_up)
     limit.start()
-    lines: list[str] = []
     try:
-        for line in process.stdout or ():
-            lines.append(line)
-            if echo is not None:
-                echo(line.rstrip("\n"))
+        log = "".join(_lines(process, echo))
         process.wait()
     finally:
         limit.cancel()
@@ -256,10 +244,18 @@ def submit(
             process.wait()
     if expired.is_set():
         raise DptallyError(f"the run did not end within {seconds:g} seconds.")
-    log = "".join(lines)
     if process.returncode:
         raise DptallyError(f"Flower refused the run: {_last_line(log)}")
     return log
+
+
+def _lines(process: subprocess.Popen[bytes], echo: Echo | None) -> Iterator[str]:
+    """What a process writes, line by line, as it comes."""
+    for line in process.stdout or ():
+        text = line.decode(errors="replace")
+        if echo is not None:
+            echo(text.rstrip("\n"))
+        yield text
 
 
 def free_port() -> int:

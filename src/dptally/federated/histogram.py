@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
+from dptally.mechanisms.independent_keys import draw_batch
 from dptally.privacy.spending import Part, Spending, law_part
+from dptally.randomness import SystemBits
+from dptally.sources.undeclared import is_unicode
 
 if TYPE_CHECKING:
     from dptally.releases.table_release import TableRelease
@@ -64,7 +69,7 @@ class HistogramRounds:
 
         if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
             raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
-        if isinstance(keys, str) or (keys is not None and not all(_is_text(name) for name in keys)):
+        if isinstance(keys, str) or (keys is not None and not all(is_unicode(name) for name in keys)):
             raise InvalidParameter("keys must be a list of texts, or None for any key.")
         self._key = key
         self._key_bytes = as_count("key_bytes", key_bytes, largest=LARGEST_VOTE)
@@ -106,13 +111,10 @@ class HistogramRounds:
         from dptally.releases.table_release import TableRelease
         from dptally.verifiers.tables import certify_copies
 
-        found = sorted((vote, count) for vote, count in sampled.items() if count >= self.law.threshold)
-        rows = pa.table(
-            {
-                self._key: pa.array([vote.decode() for vote, _ in found], type=pa.string()),
-                "value": pa.array([count for _, count in found], type=pa.int64()),
-            }
-        )
+        votes = sorted(sampled)
+        keys = pa.record_batch({self._key: pa.array([vote.decode() for vote in votes], type=pa.string())})
+        counts = np.array([sampled[vote] for vote in votes], dtype=np.int64)
+        rows = draw_batch(self.law, keys, counts, SystemBits(), sampled=True)
         guarantee = Guarantee(
             epsilon=self._epsilon,
             delta=self._delta,
@@ -161,8 +163,3 @@ class HistogramRounds:
         keys = asked.question.get("keys")
         vote = text.encode()
         return vote if len(vote) <= asked.key_bytes and (keys is None or text in keys) else None
-
-
-def _is_text(name: object) -> bool:
-    """Whether this is text that UTF-8 can write, which half a surrogate pair is not."""
-    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -37,9 +37,6 @@ class Limits:
         trust_contact_rate: whether calls are answered that ask only some devices. The server says that it chose them by
             secret coins, and devices then take part with a larger probability; a node can check neither, so such calls
             are refused unless its owner trusts the server's word. `rate` then limits the product of both probabilities.
-
-    Raises:
-        InvalidParameter: a limit that is no such number.
     """
 
     epsilon: Fraction = Fraction(16)
@@ -61,11 +58,7 @@ class Limits:
         as_count("message_bytes", self.message_bytes, largest=1 << 30)
 
     def read(self, message: bytes) -> Call:
-        """The call that a message holds, if it is within the limits. Nothing has been computed from any value then.
-
-        Raises:
-            InvalidParameter: this is no call, or it asks for more than a limit allows.
-        """
+        """The call that a message holds, if it is within the limits. Nothing has been computed from any value then."""
         if isinstance(message, bytes) and len(message) > self.message_bytes:
             raise InvalidParameter(f"the call is longer than the {self.message_bytes} bytes that this node reads.")
         call = Call.read(message)
@@ -89,12 +82,7 @@ class Limits:
 
 
 def certify_round(asked: Round) -> None:
-    """Verify that the rate and threshold of a round keep its epsilon and delta.
-
-    Raises:
-        PrivacyViolation: they do not.
-        InvalidParameter: there is no such mechanism.
-    """
+    """Verify that the rate and threshold of a round keep its epsilon and delta."""
     _certify(asked.epsilon, asked.delta, asked.rate, asked.threshold)
 
 

@@ -136,11 +136,7 @@ class Call:
 
     @classmethod
     def read(cls, message: bytes) -> Call:
-        """The call that `pack` wrote.
-
-        Raises:
-            InvalidParameter: this is no call, or one that asks for the impossible.
-        """
+        """The call that `pack` wrote."""
         data = _json(message, ("version", "run", "attempt", "round", "slots", "coin_of", "contacted"))
         asked = Round.from_dict(data["round"])
         slots = as_count("slots", data["slots"], largest=LARGEST_NODE, smallest=0)
@@ -192,11 +188,7 @@ def read_ballot(message: bytes, key_bytes: int) -> Iterator[bytes]:
 
 
 def _json(message: bytes, names: tuple[str, ...]) -> dict[str, Any]:
-    """The parts of a message of the server.
-
-    Raises:
-        InvalidParameter: they are not the ones expected.
-    """
+    """The parts of a message of the server."""
     if not isinstance(message, bytes) or len(message) > LARGEST_CALL:
         raise InvalidParameter("the server's message is too long.")
     try:

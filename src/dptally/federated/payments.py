@@ -35,9 +35,6 @@ class Payments:
         ledger: what was given as a ledger, or None.
         whole: what the task spends in all, if it says so.
         record: of what an earlier process has paid for the whole run, if it has.
-
-    Raises:
-        InvalidParameter: the ledger does not have such a payment, or it was made for something else.
     """
 
     def __init__(self, ledger: Any, whole: Spending | None, record: Record | None) -> None:
@@ -57,14 +54,7 @@ class Payments:
         return self._runs[-1].record if self._runs else None
 
     def pay(self, asked: Round) -> None:
-        """Pay for a round, before it is asked.
-
-        Args:
-            asked: the round.
-
-        Raises:
-            BudgetExceeded: if the budget does not allow it.
-        """
+        """Pay for a round, before it is asked."""
         if self._account is None:
             return
         if self._whole is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
@@ -63,25 +63,13 @@ class Round:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; fractions are text."""
-        return {
-            "task": self.task,
-            "number": self.number,
-            "rate": self.rate,
-            "threshold": self.threshold,
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "key_bytes": self.key_bytes,
-            "question": dict(self.question),
-        }
+        fractions = {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+        return {**vars(self), **fractions, "question": dict(self.question)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Round:
-        """The round that `to_dict` describes.
-
-        Raises:
-            InvalidParameter: the data describes no round.
-        """
-        names = ("task", "number", "rate", "threshold", "epsilon", "delta", "key_bytes", "question")
+        """The round that `to_dict` describes."""
+        names = [part.name for part in fields(cls)]
         if not isinstance(data, Mapping) or set(data) != set(names):
             raise InvalidParameter(f"a round has the parts {', '.join(names)} and no others.")
         return cls(**data)
@@ -153,11 +141,7 @@ def register_task(name: str, rounds: type[Rounds]) -> None:
 
 
 def task_named(name: str) -> type[Rounds]:
-    """The class of a task.
-
-    Raises:
-        InvalidParameter: no task has this name.
-    """
+    """The class of a task."""
     found = _TASKS.get(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidParameter(f"there is no task named {name!r}; known are {', '.join(sorted(_TASKS))}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -74,17 +74,7 @@ class RunState:
 
     @classmethod
     def open(cls, path: Path | None, task: dict[str, Any], *, run: bytes) -> RunState:
-        """Resume from a file, or begin.
-
-        Args:
-            path: the file, existing or not.
-            task: name and parameters of the task.
-            run: a name for the run if it begins.
-
-        Raises:
-            InvalidParameter: the file is of another task, or cannot be written.
-            InvalidSource: the file is damaged.
-        """
+        """Resume from a file, or begin."""
         task = json.loads(json.dumps(task))  # as a file gives it back
         if path is None or not path.exists():
             if path is not None:
@@ -117,9 +107,7 @@ class RunState:
     def finish(self, number: int, name: bytes, counts: Mapping[bytes, int], *, private: bool) -> None:
         """Record what an attempt released."""
         self.attempts = [
-            Attempt(part.number, part.name, part.epsilon, part.delta, finished=True)
-            if (part.number, part.name) == (number, name)
-            else part
+            replace(part, finished=part.finished or (part.number, part.name) == (number, name))
             for part in self.attempts
         ]
         self.finished.append(FinishedRound(dict(counts), private))
@@ -133,13 +121,7 @@ class RunState:
             "run": self.run.hex(),
             "task": self.task,
             "attempts": [
-                {
-                    "number": part.number,
-                    "name": part.name.hex(),
-                    "epsilon": str(part.epsilon),
-                    "delta": str(part.delta),
-                    "finished": part.finished,
-                }
+                {**vars(part), "name": part.name.hex(), "epsilon": str(part.epsilon), "delta": str(part.delta)}
                 for part in self.attempts
             ],
             "finished": [

@@ -307,7 +307,12 @@ def enough_to_contact(rate: object, expected_devices: int, *, spread: int = 10) 
 
 def _marked(result: Any, changes: dict[str, Any]) -> Any:
     """The result, its guarantee saying that it is not private, or what paid for it."""
-    return result.stating(replace(result.guarantee, **changes)) if hasattr(result, "guarantee") else result
+    if not hasattr(result, "guarantee"):
+        return result
+    marked = replace(result.guarantee, **changes)
+    if hasattr(result, "stating"):
+        return result.stating(marked)
+    return replace(result, guarantee=marked)  # a dataclass of a task from outside
 
 
 def _contact_units(contact_rate: object) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dptally.laws.base import Law
     from dptally.laws.spec import Question
     from dptally.randomness import BitSource
 
-__all__ = ["draw", "reported"]
+__all__ = ["draw", "draw_batch"]
 
 
 def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:
@@ -31,36 +31,37 @@ def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:
     """
     import pyarrow as pa
 
-    sample = _sampler(question.law, summary)
+    sampled = _was_sampled(question.law, summary)
     keyed = None if bits.private else KeyedWords(draw_secret(bits), private=False)
-    parts = [
-        reported(keys, sample(counts, bits if keyed is None else keyed.of_rows(keys.columns)))
-        for keys, counts in summary.batches()
-    ]
+    parts = []
+    for keys, counts in summary.batches():
+        words = bits if keyed is None else keyed.of_rows(keys.columns)
+        parts.append(draw_batch(question.law, keys, counts, words, sampled=sampled))
     rows = pa.concat_tables(parts).combine_chunks()
     return in_order_of_keys(without_metadata(rows), summary.key)
 
 
-def reported(keys: pa.RecordBatch, values: NDArray[np.int64]) -> pa.Table:
-    """The keys whose value is not 0, with it; also none of them, as the schema must survive a batch without reports."""
+def draw_batch(
+    law: Law, keys: pa.RecordBatch, counts: NDArray[np.int64], bits: BitSource, *, sampled: bool
+) -> pa.Table:
+    """Draw once for each key of a batch: the keys whose value is not 0, with it. On Spark and in federations too.
+
+    Also none of them, as the schema must survive a batch without reports. With `sampled`, keys or rows were sampled
+    before they were counted, as the law does, and only the rest of the law is left to draw.
+    """
     import pyarrow as pa
 
+    values = law.draw_given_sampled(counts, bits) if sampled else law.draw(counts, bits)
     kept = np.flatnonzero(values)
     part = pa.Table.from_batches([keys]).take(integer_column(kept))
     return part.append_column("value", integer_column(values[kept]))
 
 
-def _sampler(law: Any, summary: Counted) -> Callable[[NDArray[np.int64], BitSource], NDArray[np.int64]]:
-    """How the counts of these keys are drawn for: all of the law, or the rest of it where a sample was taken before.
-
-    Raises:
-        InvalidParameter: the keys or rows were sampled in another way than the law was made for.
-    """
+def _was_sampled(law: Law, summary: Counted) -> bool:
+    """Whether keys or rows were sampled as the law does; refuses those that were sampled in another way."""
     rate = getattr(summary, "sampled_at", None)
     if summary.scheme is None and rate is None:
-        return law.draw  # type: ignore[no-any-return]
-    if summary.scheme is not None and summary.scheme == law.scheme:
-        return law.draw_given_sampled  # type: ignore[no-any-return]
-    if rate is not None and rate == getattr(law, "rate", None):
-        return lambda counts, bits: law.report(counts)
-    raise InvalidParameter("the keys were sampled in another way than the law was made for.")
+        return False
+    if summary.scheme not in (None, law.scheme) or rate not in (None, law.rate):
+        raise InvalidParameter("the keys were sampled in another way than the law was made for.")
+    return True

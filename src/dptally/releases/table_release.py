@@ -10,7 +10,7 @@ import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
-from dptally.estimates.key_expressions import read_expression
+from dptally.estimates.sql_text import read_expression
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable

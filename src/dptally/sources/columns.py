@@ -57,9 +57,6 @@ def require_columns(
         where: what the source is called.
         read_from: for text, the part of it that names were read from. Of a file without a header that is data, so
             that only a name much like the wanted one is shown.
-
-    Raises:
-        InvalidParameter: names the column and those that exist.
     """
     for name in wanted:
         if name not in present and read_from is not None:
@@ -79,14 +76,6 @@ def canonical(expression: str, name: str, duckdb_type: str) -> str:
     Text, integers, booleans, dates, times, timestamps, decimals and binary stay as they are; enumerations
     and UUIDs become text (a dictionary would carry keys that are not released); NaN becomes one NaN and -0.0
     becomes 0.0. For JSON see `dptally.sources.undeclared`.
-
-    Args:
-        expression: SQL that yields the column.
-        name: its name, for the error.
-        duckdb_type: its type, as DuckDB writes it.
-
-    Raises:
-        InvalidSource: the type is nested, an interval, wider than 64 bits, or otherwise not a key.
     """
     if duckdb_type in _AS_THEY_ARE or _DECIMAL.fullmatch(duckdb_type):
         return expression
@@ -113,17 +102,7 @@ def unsupported(name: str, type_name: str) -> InvalidSource:
 
 
 def count_expression(expression: str, name: str, duckdb_type: str, *, text: bool) -> str:
-    """Return SQL for a column of counts: null where the value is no count, capped just above `MAXIMUM_COUNT`.
-
-    Args:
-        expression: SQL that yields the column.
-        name: its name, for the error.
-        duckdb_type: its type, as DuckDB writes it.
-        text: whether the column holds text, so that digits are counts.
-
-    Raises:
-        InvalidSource: the column does not hold integers.
-    """
+    """Return SQL for a column of counts: null where the value is no count, capped just above `MAXIMUM_COUNT`."""
     scale = _DECIMAL.fullmatch(duckdb_type)
     if text:
         # Digits only: a cast would round '1.5' and accept '1e3'.

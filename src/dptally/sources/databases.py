@@ -44,19 +44,8 @@ def open_database(
 ) -> Scan:
     """Look up the columns of a table or query; its rows are read later, by a connection of their own.
 
-    Args:
-        url: postgresql://..., duckdb:///file or sqlite:///file.
-        key: key columns.
-        unit: the unit's column, or None.
-        count: the column of counts, or None.
-        table: a name such as "events" or "schema.events"; a part in double quotes may hold a dot.
-        query: one SELECT statement instead.
-        identified: the column whose text, if it is declared without a type, must tell units apart.
-
-    Raises:
-        InvalidParameter: the request is contradictory, or a column is not there.
-        InvalidSource: the database cannot be reached or opened, or has no such table.
-        MissingDependency: the driver is not installed.
+    A table is a name such as "events" or "schema.events", where a part in double quotes may hold a dot. The texts of
+    the column `identified`, if it is declared without a type, tell units apart.
     """
     found = _URL.match(url)
     kind = _KINDS.get(found[1].lower()) if found else None
@@ -85,10 +74,6 @@ def file_of_url(url: str) -> Path:
 
     After ``duckdb:///`` comes a path, as elsewhere: ``duckdb:///data/a.db`` is relative, ``duckdb:////data/a.db``
     absolute. Two slashes do as well as three, and where there is no such relative file an absolute one is taken.
-
-    Raises:
-        InvalidParameter: it names none.
-        InvalidSource: there is no such file.
     """
     kind, _, rest = url.partition("://")
     name = rest.removeprefix("/") if not rest.startswith("//") else rest[1:]

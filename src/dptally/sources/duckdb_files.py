@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dptally.errors import DptallyError, InvalidSource
+from dptally.errors import DptallyError, InvalidSource, attempt
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
@@ -16,12 +16,7 @@ _ALIAS = "dptally_source"
 
 
 def open_duckdb_file(path: Path, selection: Selection) -> Scan:
-    """Open a table or query of a DuckDB file; counting runs in DuckDB itself, so nothing has to be pushed down.
-
-    Raises:
-        InvalidParameter: a column is not there.
-        InvalidSource: the file is no DuckDB database, is in use, or has no such table.
-    """
+    """Open a table or query of a DuckDB file; counting runs in DuckDB itself, so nothing has to be pushed down."""
     paths = (str(path), f"{path}.wal")
     session = Session(paths=paths)
     try:
@@ -51,12 +46,12 @@ def _attach(session: Session, path: Path) -> None:
 
 
 def _described(session: Session, selection: Selection) -> list[tuple[str, str]]:
-    failure: InvalidSource | None = None
-    try:
-        return session.types(f"SELECT * FROM {selection.relation} AS q")  # noqa: S608
-    except DptallyError:
-        failure = InvalidSource(
+    def explained(_: Exception) -> InvalidSource:
+        if selection.table is not None:
+            return selection.missing()
+        return InvalidSource(
             "the query could not be run by DuckDB: check its SQL and the tables and columns it names; "
             "it may read the tables of this file only."
         )
-    raise failure if selection.table is None else selection.missing()
+
+    return attempt(lambda: session.types(f"SELECT * FROM {selection.relation} AS q"), explained, DptallyError)  # noqa: S608

@@ -8,31 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import queue
 import re
 import shutil
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 
-__all__ = [
-    "BATCH_ROWS",
-    "OPEN_FILES",
-    "OutOfMemory",
-    "Session",
-    "check_memory_limit",
-    "describe",
-    "explain",
-    "in_background",
-]
+__all__ = ["BATCH_ROWS", "OPEN_FILES", "OutOfMemory", "Session", "check_memory_limit", "describe", "explain"]
 
 BATCH_ROWS = 1 << 17
 OPEN_FILES = "/dev/fd/"  # where Linux and macOS have what a process has open, such as the pipe of standard input
@@ -109,26 +98,23 @@ class Session:
 
     def execute(self, sql: str) -> None:
         """Run a statement that returns nothing."""
-        failure: DptallyError | None = None
-        try:
-            self._connection.execute(sql)
-        except duckdb.Error as error:
-            failure = self._failure or explain(error, self._paths)
-        if failure:
-            raise failure
+        attempt(lambda: self._connection.execute(sql), self._explained, duckdb.Error)
+
+    def _explained(self, error: BaseException) -> DptallyError:
+        """What was raised in a stream or function of ours, or else what DuckDB's error says."""
+        return self._failure or explain(error, self._paths)
 
     def attach(self, path: str, name: str) -> None:
         """Make the tables of a DuckDB file readable under a name; it must be among the session's paths, as its log."""
-        failure: DptallyError | None = None
-        try:
-            self._connection.execute(f"ATTACH IF NOT EXISTS {quote_literal(path)} AS {name} (TYPE DUCKDB, READ_ONLY)")
-        except duckdb.Error as error:
-            reason = "cannot be opened: another connection may be writing to it, or a newer version has written it"
+
+        def explained(error: Exception) -> InvalidSource:
             if "not a valid DuckDB" in str(error):
-                reason = "is not a DuckDB database"
-            failure = InvalidSource(f"'{path}' {reason}.")
-        if failure:
-            raise failure
+                return InvalidSource(f"'{path}' is not a DuckDB database.")
+            why = "another connection may be writing to it, or a newer version has written it"
+            return InvalidSource(f"'{path}' cannot be opened: {why}.")
+
+        sql = f"ATTACH IF NOT EXISTS {quote_literal(path)} AS {name} (TYPE DUCKDB, READ_ONLY)"
+        attempt(lambda: self._connection.execute(sql), explained, duckdb.Error)
 
     def register(self, name: str, table: object) -> None:
         """Make an Arrow or Polars table readable under a name."""
@@ -171,13 +157,8 @@ class Session:
 
     def types(self, sql: str) -> list[tuple[str, str]]:
         """Return the name and type of each column of a query, without running it."""
-        failure: DptallyError | None = None
-        try:
-            relation = self._connection.sql(sql)
-            return list(zip(relation.columns, map(str, relation.types), strict=True))
-        except duckdb.Error as error:
-            failure = explain(error, self._paths)
-        raise failure
+        relation = attempt(lambda: self._connection.sql(sql), lambda error: explain(error, self._paths), duckdb.Error)
+        return list(zip(relation.columns, map(str, relation.types), strict=True))
 
     def schema(self, sql: str) -> pa.Schema:
         """Return the Arrow schema of a query's result, without running it."""
@@ -187,9 +168,7 @@ class Session:
     def batches(self, sql: str, *, also_nothing: bool = False) -> Iterator[pa.RecordBatch]:
         """Run a query and yield its rows as they come; errors carry nothing of the data.
 
-        Args:
-            sql: the query.
-            also_nothing: where there are no rows, yield a batch without rows: it has the columns and their types.
+        With `also_nothing`, no rows are a batch without rows: it has the columns and their types.
         """
         failure: DptallyError | None = None
         try:
@@ -202,7 +181,7 @@ class Session:
             if empty:
                 yield pa.RecordBatch.from_pylist([], reader.schema)
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
-            failure = self._failure or explain(error, self._paths)
+            failure = self._explained(error)
         if failure:
             raise failure
 
@@ -229,83 +208,8 @@ class Session:
         self._directory.close()
 
 
-def in_background(
-    batches: Iterator[pa.RecordBatch], *, interrupt: Callable[[], None], waiting: Callable[[], None]
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield `batches`, produced two ahead in another thread, so that Ctrl-C is heard while DuckDB works.
-
-    Args:
-        batches: what to produce.
-        interrupt: makes `batches` fail soon; called when the caller stops early.
-        waiting: called about five times a second while nothing is ready.
-    """
-    ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
-    stopped, ended = threading.Event(), threading.Event()
-
-    def offer(item: pa.RecordBatch | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return
-
-    def produce() -> None:
-        try:
-            for batch in batches:
-                offer(batch)
-                if stopped.is_set():
-                    return
-        except BaseException as error:  # handed to the waiting thread, which raises it
-            offer(error)
-        else:
-            offer(None)
-        finally:
-            ended.set()
-
-    def stop() -> None:
-        stopped.set()
-        while not ended.is_set():
-            interrupt()  # again and again: a query that had not started yet does not hear the first one
-            ended.wait(timeout=0.05)  # not Thread.join: interrupted, it takes the thread for dead (Python 3.11, 3.12)
-
-    threading.Thread(target=produce, name="dptally-reader", daemon=True).start()
-    try:
-        while True:
-            try:
-                item = ready.get(timeout=0.2)
-            except queue.Empty:
-                waiting()
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        _without_interruption(stop)
-
-
-def _without_interruption(work: Callable[[], None]) -> None:
-    """Do `work` to its end, from the beginning where Ctrl-C broke it off; then raise that interruption."""
-    interruption: KeyboardInterrupt | None = None
-    done = False
-    while not done:
-        try:
-            work()
-            done = True
-        except KeyboardInterrupt as error:
-            interruption = error
-    if interruption is not None:
-        raise interruption
-
-
 def describe(schema: pa.Schema) -> list[str]:
-    """Return the DuckDB types of an Arrow schema's columns.
-
-    Raises:
-        InvalidSource: DuckDB has no such type.
-    """
+    """Return the DuckDB types of an Arrow schema's columns, "unknown" where it has none."""
     known = {"arrow.uuid", "arrow.bool8", "arrow.json"}
     with duckdb.connect() as connection:
         types = []
@@ -325,9 +229,9 @@ def explain(error: BaseException, paths: Sequence[str] = ()) -> DptallyError:
     """Turn an engine's error into a sentence that holds nothing of the data."""
     text = str(error)
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.FatalException | MemoryError):
-        if "max_temp_directory_size" in text or "temp_directory" in text or "No space left" in text:
-            return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
-        return OutOfMemory("the work needs more memory than it may take; raise `memory_limit`.")
+        if "temp_directory" not in text and "No space left" not in text:
+            return OutOfMemory("the work needs more memory than it may take; raise `memory_limit`.")
+        text = "No space left"
     if "No space left" in text:
         return InvalidSource("the work needs more temporary disk space than is free; set TMPDIR to a larger disk.")
     name = _file_named_in(text, paths)
@@ -366,11 +270,7 @@ def _file_named_in(text: str, paths: Sequence[str]) -> str:
 
 
 def check_memory_limit(memory_limit: str | None) -> None:
-    """Refuse a memory limit that is not an amount.
-
-    Raises:
-        InvalidParameter: it is not a positive number with a unit.
-    """
+    """Refuse a memory limit that is not a positive number with a unit."""
     if memory_limit is None:
         return
     found = _MEMORY.fullmatch(memory_limit) if isinstance(memory_limit, str) else None
@@ -382,8 +282,6 @@ def _scaled(amount: str, factor: float) -> str:
     found = _MEMORY.fullmatch(amount)
     if not found:
         return amount
-    sizes = {"b": 0, "bytes": 0, "k": 1, "m": 2, "g": 3, "t": 4}
     unit = found[2].lower()
-    base = 1024 if "i" in unit else 1000
-    power = sizes[unit] if unit in sizes else sizes[unit[0]]
+    base, power = 1024 if "i" in unit else 1000, "bkmgt".index(unit[0])
     return f"{int(float(found[1]) * base**power * factor)}B"

@@ -13,6 +13,7 @@ form and adds up those that have become equal, by the very expressions it uses f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +27,7 @@ ENGINES = ("auto", "polars", "duckdb", "spark")
 
 
 def check_engine(engine: object, *, memory_limit: str | None) -> None:
-    """Refuse what is no engine, and limits that an engine does not keep to.
-
-    Raises:
-        InvalidParameter: see there.
-    """
+    """Refuse what is no engine, and limits that an engine does not keep to."""
     if engine not in ENGINES:
         raise InvalidParameter(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}.")
     if memory_limit is not None and engine == "polars":
@@ -40,11 +37,7 @@ def check_engine(engine: object, *, memory_limit: str | None) -> None:
 
 
 def check_engine_for(engine: str, what: str) -> None:
-    """Refuse Polars for sources that it does not read.
-
-    Raises:
-        InvalidParameter: it was asked for.
-    """
+    """Refuse Polars for sources that it does not read."""
     if engine == "polars":
         raise InvalidParameter(f"the engine 'polars' does not read {what}; leave engine at 'auto'.")
 
@@ -52,19 +45,7 @@ def check_engine_for(engine: str, what: str) -> None:
 def scan_by_polars(
     source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: str | None
 ) -> Scan:
-    """The same columns as `scan`, read and counted by Polars.
-
-    Args:
-        source: Parquet files, or a Polars, pandas or Arrow table.
-        scan: the source as DuckDB reads it; columns that Polars reads in another type are refused.
-        wanted: names of the columns.
-        unit: the unit's column, or None.
-        count: the column of counts, or None; then rows are read as they are.
-        identified: the column whose Python objects tell units apart, or None.
-
-    Raises:
-        InvalidParameter: Polars does not read this source by the same rules.
-    """
+    """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
     import polars as pl
 
     from dptally.sources import frames
@@ -86,12 +67,12 @@ def scan_by_polars(
     if unit is not None:
         selected = selected.filter(pl.col(names[-1]).is_not_null()).unique()
     types = tuple(describe(schema))
-    attach = frames.LazyAttachment(selected, schema)
+    plain = frames.scan_of_plan(selected, schema, types, scan.undeclared)
     if unit is not None or count is not None:
-        return Scan(types=types, attach=attach, undeclared=scan.undeclared, unordered=True)
+        return plain
     counted = selected.group_by(names).agg(pl.len().cast(pl.Int64).alias("w"))
-    with_counts = frames.LazyAttachment(counted, schema.append(pa.field("w", pa.int64())))
-    return Scan(types=types, attach=attach, undeclared=scan.undeclared, attach_counted=with_counts, unordered=True)
+    with_counts = frames.scan_of_plan(counted, schema.append(pa.field("w", pa.int64())), types)
+    return replace(plain, attach_counted=with_counts.attach)
 
 
 def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:

@@ -32,11 +32,7 @@ def format_of_name(path: str) -> str | None:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Expand globs into existing files, in order of name, each once.
-
-    Raises:
-        InvalidSource: a file is missing, a glob matches nothing, or two names are one file: its rows would count twice.
-    """
+    """Expand globs into existing files, in order of name, each once."""
     found: list[str] = []
     for pattern in patterns:
         path = Path(pattern)
@@ -72,9 +68,6 @@ def refuse_same_files(names: Iterable[str]) -> None:
     """Refuse names that lead to one file: by another path, a symbolic or a hard link.
 
     Rows of such a file would be read twice, and one unit would add two to a key.
-
-    Raises:
-        InvalidSource: two of them do.
     """
     seen: dict[tuple[int, int], str] = {}
     for name in names:
@@ -94,10 +87,6 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
         patterns: paths and globs; a single "-" is standard input.
         wanted: columns to read.
         format_name: the format, or None to take it from the names.
-
-    Raises:
-        InvalidParameter: the format is unknown or mixed, or a column is not there.
-        InvalidSource: a file is missing, empty or damaged.
     """
     if format_name is not None and format_name not in _FORMATS:
         raise InvalidParameter(f"format must be one of csv, tsv, jsonl, parquet, got {format_name!r}.")
@@ -126,12 +115,7 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
 
 
 def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
-    """Open Parquet files that agree on the wanted columns.
-
-    Raises:
-        InvalidParameter: a column is not in one of them.
-        InvalidSource: a footer is damaged, or the files disagree on a type.
-    """
+    """Open Parquet files that agree on the wanted columns."""
     paths = tuple(str(Path(name).absolute()) for name in files)
     session = Session(paths=paths, in_order=True)  # what is inside of a column is listed after it
     try:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptally.errors import InvalidSource
+from dptally.errors import InvalidSource, attempt
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import BATCH_ROWS, Session, describe
 from dptally.sources.files import refuse_same_files
-from dptally.sources.scan import Scan
+from dptally.sources.scan import Scan, scan_of_stream, scan_of_table
 from dptally.sources.undeclared import texts
 
 __all__ = [
-    "LazyAttachment",
     "is_declared",
     "open_arrow",
     "open_dataset",
@@ -27,63 +26,50 @@ __all__ = [
     "open_relation",
     "pandas_array",
     "pandas_table",
+    "polars_array",
     "polars_columns",
+    "scan_of_plan",
 ]
-
-
-def _positional(count: int) -> list[str]:
-    return [f"c{i}" for i in range(count)]
 
 
 def open_arrow(table: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow table or record batch."""
     require_columns(wanted, table.schema.names)
-    chosen = pa.table([table[name] for name in wanted], names=_positional(len(wanted)))
-    return _scan_of_table(chosen, describe(chosen.schema))
+    chosen = pa.table([table[name] for name in wanted], names=_positional(wanted))
+    return scan_of_table(chosen, describe(chosen.schema))
 
 
-def _scan_of_table(table: Any, types: Sequence[str], undeclared: frozenset[int] = frozenset()) -> Scan:
-    def attach(session: Session) -> str:
-        session.register("source", table)
-        return "SELECT * FROM source"
-
-    return Scan(types=tuple(types), attach=attach, undeclared=undeclared)
+def _positional(wanted: Sequence[str]) -> list[str]:
+    return [f"c{i}" for i in range(len(wanted))]
 
 
-def _scan_of_stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], reader: object) -> Scan:
-    def attach(session: Session) -> str:
-        if reader is not None:
-            session.keep(reader)
-        session.register_stream("source", schema, batches)
-        return "SELECT * FROM source"
+def _chosen(schema: pa.Schema, wanted: Sequence[str]) -> pa.Schema:
+    """The wanted columns of a schema, as c0, c1, ..."""
+    require_columns(wanted, schema.names)
+    return pa.schema([schema.field(name).with_name(f"c{i}") for i, name in enumerate(wanted)])
 
-    return Scan(types=tuple(describe(schema)), attach=attach, once=True)
+
+def _selected(batches: Any, wanted: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    return (pa.RecordBatch.from_arrays([batch.column(name) for name in wanted], schema=schema) for batch in batches)
 
 
 def open_reader(reader: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow stream, which can be read once."""
-    require_columns(wanted, reader.schema.names)
-    names = _positional(len(wanted))
-    schema = pa.schema([reader.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
-    batches = (pa.RecordBatch.from_arrays([batch.column(name) for name in wanted], schema=schema) for batch in reader)
-    return _scan_of_stream(schema, batches, None)
+    schema = _chosen(reader.schema, wanted)
+    return scan_of_stream(schema, describe(schema), lambda _: _selected(reader, wanted, schema), once=True)
 
 
 def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow dataset; only the wanted columns are read from it."""
-    require_columns(wanted, dataset.schema.names)
+    schema = _chosen(dataset.schema, wanted)
     refuse_same_files(_local_files(dataset))
-    names = _positional(len(wanted))
-    schema = pa.schema([dataset.schema.field(name).with_name(new) for name, new in zip(wanted, names, strict=True)])
 
-    def attach(session: Session) -> str:
+    def batches(session: Session) -> Iterator[pa.RecordBatch]:
         reader = dataset.scanner(columns=list(wanted), batch_size=BATCH_ROWS).to_reader()
         session.keep(reader)
-        renamed = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
-        session.register_stream("source", schema, renamed)
-        return "SELECT * FROM source"
+        return _selected(reader, wanted, schema)
 
-    return Scan(types=tuple(describe(schema)), attach=attach)
+    return scan_of_stream(schema, describe(schema), batches)
 
 
 def _local_files(dataset: Any) -> list[str]:
@@ -100,8 +86,8 @@ def open_polars(frame: Any, wanted: Sequence[str]) -> Scan:
     columns, schema = polars_columns(frame, wanted)
     types = describe(schema)
     if isinstance(frame, pl.DataFrame):
-        return _scan_of_table(columns if "unknown" not in types else frame, types)
-    return Scan(types=tuple(types), attach=LazyAttachment(columns, schema), unordered=True)
+        return scan_of_table(columns if "unknown" not in types else frame, types)
+    return scan_of_plan(columns, schema, types)
 
 
 def polars_columns(frame: Any, wanted: Sequence[str]) -> tuple[Any, pa.Schema]:
@@ -111,12 +97,8 @@ def polars_columns(frame: Any, wanted: Sequence[str]) -> tuple[Any, pa.Schema]:
     """
     import polars as pl
 
-    try:
-        schema = frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError):
-        schema = None
-    if schema is None:
-        raise InvalidSource("the columns of the LazyFrame cannot be found; it may name missing files or columns.")
+    lost = "the columns of the LazyFrame cannot be found; it may name missing files or columns."
+    schema = attempt(frame.collect_schema, lambda _: InvalidSource(lost), pl.exceptions.PolarsError, OSError)
     require_columns(wanted, schema.names())
     labels = (pl.Categorical, pl.Enum)
     columns = [
@@ -135,32 +117,40 @@ def polars_columns(frame: Any, wanted: Sequence[str]) -> tuple[Any, pa.Schema]:
     return frame.select(columns), pa.schema(arrow_schema)
 
 
-class LazyAttachment:
-    """Runs a LazyFrame each time it is attached."""
+def scan_of_plan(plan: Any, schema: pa.Schema, types: Sequence[str], undeclared: Iterable[int] = ()) -> Scan:
+    """What a LazyFrame yields, run each time it is attached, by the streaming engine."""
 
-    def __init__(self, frame: Any, schema: pa.Schema) -> None:
-        self._frame = frame
-        self._schema = schema
-
-    def __call__(self, session: Session) -> str:
-        """Register what the plan yields as the table "source"."""
-        session.register_stream("source", self._schema, self._batches(session.in_order))
-        return "SELECT * FROM source"
-
-    def _batches(self, in_order: bool) -> Iterator[pa.RecordBatch]:
-        parts = self._frame.collect_batches(
-            chunk_size=BATCH_ROWS, maintain_order=in_order, lazy=True, engine="streaming"
+    def batches(session: Session) -> Iterator[pa.RecordBatch]:
+        parts = plan.collect_batches(
+            chunk_size=BATCH_ROWS, maintain_order=session.in_order, lazy=True, engine="streaming"
         )
-        for part in parts:
-            yield from part.to_arrow().cast(self._schema).to_batches()
+        return (batch for part in parts for batch in part.to_arrow().cast(schema).to_batches())
+
+    return scan_of_stream(schema, types, batches, undeclared=undeclared, unordered=True)
+
+
+def polars_array(series: Any, *, views: bool = False) -> pa.Array:
+    """A Polars series as Arrow, labels as text; with `views`, text is not copied."""
+    import polars as pl
+
+    labels = isinstance(series.dtype, pl.Categorical | pl.Enum)
+    level = pl.CompatLevel.newest() if views else None
+    return attempt(
+        lambda: (series.cast(pl.String) if labels else series).to_arrow(compat_level=level),
+        lambda _: InvalidSource("the Polars series has a type that cannot be a key."),
+        pl.exceptions.PolarsError,
+        pa.ArrowException,
+        NotImplementedError,
+        TypeError,
+    )
 
 
 def open_pandas(frame: Any, wanted: Sequence[str], identified: str | None = None) -> Scan:
     """Open a pandas DataFrame; columns of Python objects become text, that of `identified` tells units apart."""
     require_columns(wanted, [str(name) for name in frame.columns])
-    table = pandas_table(frame, wanted, identified).rename_columns(_positional(len(wanted)))
-    undeclared = frozenset(i for i, name in enumerate(wanted) if not is_declared(frame[name]))
-    return _scan_of_table(table, describe(table.schema), undeclared)
+    table = pandas_table(frame, wanted, identified).rename_columns(_positional(wanted))
+    undeclared = [i for i, name in enumerate(wanted) if not is_declared(frame[name])]
+    return scan_of_table(table, describe(table.schema), undeclared)
 
 
 def pandas_table(frame: Any, wanted: Sequence[str], identified: str | None) -> pa.Table:
@@ -178,15 +168,9 @@ def is_declared(series: Any) -> bool:
 
 
 def pandas_array(series: Any, what: str, *, identities: bool = False) -> pa.Array:
-    """Turn a pandas series into Arrow, of the type of its dtype; objects become text, each by itself.
+    """Turn a pandas series or index into Arrow, of the type of its dtype; objects become text, each by itself.
 
-    Args:
-        series: a series or an index.
-        what: its name, for the error.
-        identities: whether texts of objects must tell units apart.
-
-    Raises:
-        InvalidSource: Arrow does not know the dtype.
+    With `identities`, texts of objects tell units apart; `what` is its name in an error.
     """
     import pandas as pd
 
@@ -229,13 +213,11 @@ def open_relation(relation: Any, wanted: Sequence[str]) -> Scan:
     def attach(session: Session) -> str:
         import duckdb
 
-        reader = None
-        try:
-            reader = relation.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS)
-        except duckdb.Error:
-            reader = None
-        if reader is None:
-            raise InvalidSource("the DuckDB relation could not be run.")
+        reader = attempt(
+            lambda: relation.project(", ".join(columns)).to_arrow_reader(BATCH_ROWS),
+            lambda _: InvalidSource("the DuckDB relation could not be run."),
+            duckdb.Error,
+        )
         session.keep(reader)
         session.register_stream("source", reader.schema, iter(reader))
         return "SELECT * FROM source"

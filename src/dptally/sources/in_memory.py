@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import Session, describe
-from dptally.sources.scan import Scan
+from dptally.sources.scan import Scan, scan_of_table
 from dptally.sources.undeclared import texts
 
 __all__ = ["open_keys", "open_mapping", "open_public_keys"]
@@ -38,11 +38,7 @@ _ALLOWED = "str, bytes, int, bool, float, date, datetime or time"
 
 
 def open_mapping(source: Mapping[Any, Any], width: int) -> Scan:
-    """Open a mapping of keys to counts; a key of several columns is a tuple.
-
-    Raises:
-        InvalidSource: a count is not an integer between 0 and 2^62.
-    """
+    """Open a mapping of keys to counts; a key of several columns is a tuple."""
     counts = list(source.values())
     kinds = set(map(type, counts))
     if any(issubclass(kind, bool | np.bool_) or not issubclass(kind, int | np.integer) for kind in kinds):
@@ -50,49 +46,35 @@ def open_mapping(source: Mapping[Any, Any], width: int) -> Scan:
     if counts and (min(counts) < 0 or max(counts) > MAXIMUM_COUNT):
         raise InvalidSource("the counts of a mapping must be between 0 and 2^62.")
     table = _table([*_columns_of_text(list(source), width), pa.array(counts, pa.int64())])
-    return _scan_of_table(table, undeclared=width)
+    return _scan(table, undeclared=width)
 
 
 def open_keys(source: Iterable[Any], width: int) -> Scan:
-    """Open an array, a series or any iterable of keys; a key of several columns is a tuple.
-
-    Raises:
-        InvalidSource: an array has a type that cannot be a key.
-        InvalidParameter: an array holds one column, and several are named.
-    """
+    """Open an array, a series or any iterable of keys; a key of several columns is a tuple."""
     found = _as_array(source)
     if found is None:
         return _open_iterable(source, width)
     if width != 1:
         raise InvalidParameter(f"key names {width} columns, but the source holds 1.")
     array, declared = found
-    return _scan_of_table(_table([array]), undeclared=0 if declared else 1)
+    return _scan(_table([array]), undeclared=0 if declared else 1)
 
 
 def open_public_keys(source: Iterable[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], Scan]:
-    """Open keys that are public, such as those of a universe: Python objects have the type of their values.
-
-    Raises:
-        InvalidSource: the keys are of several kinds or of a kind that cannot be a key.
-        InvalidParameter: `names` do not fit the keys.
-    """
+    """Open keys that are public, such as those of a universe: Python objects have the type of their values."""
     found = _as_array(source)
     if found is not None:
         return names or ("key",), open_keys(source, len(names or ("key",)))
     names, columns = _columns_of([key for piece in _pieces(source) for key in piece], names)
-    return names, _scan_of_table(_table(columns), undeclared=0)
+    return names, _scan(_table(columns), undeclared=0)
 
 
 def _table(columns: Sequence[Any]) -> Any:
     return pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
 
 
-def _scan_of_table(table: Any, *, undeclared: int) -> Scan:
-    def attach(session: Session) -> str:
-        session.register("source", table)
-        return "SELECT * FROM source"
-
-    return Scan(types=tuple(describe(table.schema)), attach=attach, undeclared=frozenset(range(undeclared)))
+def _scan(table: Any, *, undeclared: int) -> Scan:
+    return scan_of_table(table, describe(table.schema), range(undeclared))
 
 
 def _as_array(source: Any) -> tuple[Any, bool] | None:
@@ -101,17 +83,9 @@ def _as_array(source: Any) -> tuple[Any, bool] | None:
     if isinstance(source, pa.Array | pa.ChunkedArray):
         return source, True
     if home == "polars" and name == "Series":
-        import polars as pl
+        from dptally.sources.frames import polars_array
 
-        labels = isinstance(source.dtype, pl.Categorical | pl.Enum)
-        array = None
-        try:
-            array = (source.cast(pl.String) if labels else source).to_arrow()
-        except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
-            array = None
-        if array is None:
-            raise InvalidSource("the Polars series has a type that cannot be a key.")
-        return array, True
+        return polars_array(source), True
     if home == "pandas" and (name == "Series" or name.endswith("Index")):
         from dptally.sources.frames import is_declared, pandas_array
 
@@ -125,16 +99,13 @@ def _as_array(source: Any) -> tuple[Any, bool] | None:
 
 
 def _from_numpy(source: Any) -> Any:
-    array = None
     try:
-        array = pa.array(source, pa.array(source[:0]).type)
+        return pa.array(source, pa.array(source[:0]).type)
     except (pa.ArrowException, TypeError, ValueError):
-        array = None
-    if array is None and source.dtype.kind == "U":  # some of it is not valid Unicode
-        array = texts(source.tolist())
-    if array is None:
-        raise InvalidSource("the array has a dtype that cannot be a key.")
-    return array
+        pass
+    if source.dtype.kind == "U":  # some of it is not valid Unicode
+        return texts(source.tolist())
+    raise InvalidSource("the array has a dtype that cannot be a key.")
 
 
 def _open_iterable(source: Iterable[Any], width: int) -> Scan:
@@ -205,14 +176,9 @@ def _column(values: Sequence[Any]) -> Any:
         if len(zoned) > 1:
             raise InvalidSource("some keys have a time zone and some have not; all must be alike.")
         kind = pa.timestamp("us", "UTC") if zoned.pop() else kind
-    array = None
-    try:
-        array = pa.array(values, kind or pa.large_string())
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        array = None
-    if array is None:
-        raise InvalidSource("a key cannot be read: integers must fit in 64 bits, text must be valid Unicode.")
-    return array
+    unreadable = InvalidSource("a key cannot be read: integers must fit in 64 bits, text must be valid Unicode.")
+    errors = (pa.ArrowException, TypeError, ValueError, OverflowError)
+    return attempt(lambda: pa.array(values, kind or pa.large_string()), lambda _: unreadable, *errors)
 
 
 def _kind(kind: type) -> Any:

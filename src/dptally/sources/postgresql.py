@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.sources.adbc_streams import Stream, driver, fetch, schema_of
 from dptally.sources.columns import MAXIMUM_COUNT, quote_identifier, quote_literal, require_columns, unsupported
 from dptally.sources.engine import Session, describe
@@ -35,17 +36,24 @@ _SETTINGS = (
 )
 _CONNECT_SECONDS = 15
 _WIDEST_DECIMAL = 38
+_STATES: tuple[tuple[tuple[str, ...], type[InvalidParameter | InvalidSource], str], ...] = (  # the first that fits
+    (("42703",), InvalidSource, "the query names a column that the database does not have."),
+    (("42501",), InvalidSource, "the database does not let this user read that table."),
+    (("55P03",), InvalidSource, "the table is locked by another transaction; try again later."),
+    (
+        ("57014", "57P01", "57P02", "57P03", "08"),
+        InvalidSource,
+        "the connection to the database was lost, or the server stopped the statement.",
+    ),
+    (("42",), InvalidParameter, "PostgreSQL does not accept the query (SQLSTATE {})."),
+    (("25",), InvalidParameter, "the query would change the database, and it is opened for reading only."),
+    (("53",), InvalidSource, "the database server has too little memory or disk for the work (SQLSTATE {})."),
+)
 _REFUSED = re.compile(r"authentication failed|no password supplied|pg_hba|role .* does not exist|28P01|28000")
 
 
 def open_postgresql(url: str, selection: Selection) -> Scan:
-    """Look up the columns of a table or query and plan the statement that reads it.
-
-    Raises:
-        InvalidParameter: a column is not there.
-        InvalidSource: the server cannot be reached or refuses, or a column has a type that cannot be used.
-        MissingDependency: the driver is not installed.
-    """
+    """Look up the columns of a table or query and plan the statement that reads it."""
     source = _Source(url, selection)
     connection = source.connect()
     try:
@@ -63,21 +71,15 @@ def open_postgresql(url: str, selection: Selection) -> Scan:
         for i, kind in enumerate(sent_as_text)
     )
 
-    def attach(session: Session) -> str:
-        _stream(session, source, sql, schema)
-        return f"SELECT {columns} FROM source"  # noqa: S608
+    def attach(session: Session, *, counts: bool = False) -> str:
+        fields = schema.append(pa.field("w", pa.int64())) if counts else schema
+        stream = Stream(source.connect, counted if counts else sql, fields, source.explain)
+        session.keep(stream)
+        session.register_stream("source", fields, stream.batches())
+        return f"SELECT {columns}{', w' if counts else ''} FROM source"  # noqa: S608
 
-    def attach_counted(session: Session) -> str:
-        _stream(session, source, counted, schema.append(pa.field("w", pa.int64())))
-        return f"SELECT {columns}, w FROM source"  # noqa: S608
-
-    return Scan(types=types, attach=attach, attach_counted=attach_counted if plain else None, unordered=True)
-
-
-def _stream(session: Session, source: _Source, sql: str, schema: pa.Schema) -> None:
-    stream = Stream(source.connect, sql, schema, source.explain)
-    session.keep(stream)
-    session.register_stream("source", schema, stream.batches())
+    with_counts = partial(attach, counts=True) if plain else None
+    return Scan(types=types, attach=attach, attach_counted=with_counts, unordered=True)
 
 
 def _without_metadata(schema: pa.Schema) -> pa.Schema:
@@ -94,14 +96,7 @@ class _Source:
     def connect(self) -> Any:
         """A connection inside a transaction that may only read."""
         dbapi = driver("postgresql", "PostgreSQL")
-        failure: DptallyError | None = None
-        connection = None
-        try:
-            connection = dbapi.connect(self._url, autocommit=False)
-        except Exception as error:
-            failure = _explain_connecting(error)
-        if failure is not None or connection is None:
-            raise failure or InvalidSource("the PostgreSQL server could not be reached.")
+        connection = attempt(lambda: dbapi.connect(self._url, autocommit=False), _explain_connecting)
         try:
             for setting in _SETTINGS:
                 fetch(connection, setting, self.explain)
@@ -146,23 +141,12 @@ class _Source:
         state = str(getattr(error, "sqlstate", None) or "")
         if state in ("42P01", "3F000"):
             return self._selection.missing()
-        if state == "42703":
-            return InvalidSource("the query names a column that the database does not have.")
-        if state == "42501":
-            return InvalidSource("the database does not let this user read that table.")
-        if state == "55P03":
-            return InvalidSource("the table is locked by another transaction; try again later.")
-        if state in ("57014", "57P01", "57P02", "57P03") or state.startswith("08"):
-            return InvalidSource("the connection to the database was lost, or the server stopped the statement.")
-        if state.startswith("42"):
-            return InvalidParameter(f"PostgreSQL does not accept the query (SQLSTATE {state}).")
-        if state.startswith("25"):
-            return InvalidParameter("the query would change the database, and it is opened for reading only.")
-        if state.startswith("53"):
-            return InvalidSource(f"the database server has too little memory or disk for the work (SQLSTATE {state}).")
-        if state and state != "00000":
-            return InvalidSource(f"the database could not be read as asked (SQLSTATE {state}).")
-        return InvalidSource("the connection to the database was lost.")
+        if state in ("", "00000"):
+            return InvalidSource("the connection to the database was lost.")
+        for beginnings, kind, sentence in _STATES:
+            if state.startswith(beginnings):
+                return kind(sentence.format(state))
+        return InvalidSource(f"the database could not be read as asked (SQLSTATE {state}).")
 
 
 def _explain_connecting(error: BaseException) -> DptallyError:

@@ -12,14 +12,16 @@ import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import canonical, count_expression
-from dptally.sources.databases import is_url, open_database
+from dptally.sources.databases import open_database
 from dptally.sources.engine import Session, describe
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
+from dptally.sources.files import open_files
+from dptally.sources.requests import check_request, kind_of_source
 from dptally.sources.scan import Scan
 from dptally.sources.stated_types import read_as, read_types
 from dptally.sources.undeclared import define_functions, json_expression
 
-__all__ = ["Rows", "check_request", "open_rows"]
+__all__ = ["Rows", "open_rows"]
 
 
 def _states(paths: Iterable[str]) -> list[tuple[int, int, int] | None]:
@@ -131,11 +133,7 @@ class Rows:
         return not self.once and not self.unordered
 
     def check_unchanged(self) -> None:
-        """Refuse files that were written to since they were opened.
-
-        Raises:
-            InvalidSource: one has another size, time of writing or place on disk.
-        """
+        """Refuse files that were written to since they were opened."""
         if _states(self.paths) != self._files:
             raise InvalidSource("a file was changed while it was read; publish again when it is complete.")
 
@@ -144,9 +142,6 @@ class Rows:
 
         The columns are k0, k1, ... (canonical keys), then u (the canonical unit, never null) or n (the
         count, null where it is none) if there is one.
-
-        Raises:
-            InvalidParameter: the source can be read only once and has been.
         """
         if self._taken and self.once:
             raise InvalidParameter("this source can be read only once and has been read; open it again.")
@@ -273,64 +268,41 @@ def open_rows(
         InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
     """
     names = check_request(key, unit, count, nulls)
-    if is_url(source):
-        if names is None:
-            raise InvalidParameter("key must name the key column of a table.")
-        if format is not None:
-            raise InvalidParameter("format is for files; this source is a database.")
-        check_engine_for(engine, "databases, which count by themselves")
-        stated = read_types(types, (*names, *(() if unit is None else (unit,))))
-        identified = None if unit in stated else unit
-        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query, identified=identified)
-        return Rows(
-            scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=_assumed_types(assumed, names)
-        )
-    for role, name in (("table", table), ("query", query)):
-        if name is not None:
-            raise InvalidParameter(f"{role} is for databases; the source must be a URL such as sqlite:///events.db.")
-    is_path = isinstance(source, str | PurePath) or (names is not None and _is_list_of_paths(source))
-    if format is not None and not is_path:
-        raise InvalidParameter("format is for files; this source is not a path.")
-    if is_path or _is_table(source):
-        if names is None:
-            raise InvalidParameter("key must name the key column of a table.")
-        wanted = [*names, *(name for name in (unit, count) if name is not None)]
-        stated = read_types(types, (*names, *(() if unit is None else (unit,))))
-        identified = None if unit in stated else unit
-        scan = _open_paths(source, wanted, format) if is_path else _open_table(source, wanted, identified)
-        if engine == "polars":
-            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count, identified=identified)
-        return Rows(
-            scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=_assumed_types(assumed, names)
-        )
-    if unit is not None or count is not None:
-        raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
-    check_engine_for(engine, "keys and counts of Python")
+    kind = kind_of_source(source, names, unit=unit, count=count, format_name=format, table=table, query=query)
     if names is None:
         names = tuple(assumed.names) if assumed is not None else ("key",)
-    stated = read_types(types, names)
+    if kind in ("database", "keys"):
+        by_itself = "databases, which count by themselves"
+        check_engine_for(engine, by_itself if kind == "database" else "keys and counts of Python")
+    stated = read_types(types, (*names, *(() if unit is None else (unit,))))
+    identified = None if unit in stated else unit  # the column whose texts tell units apart, if it has no type
+    wanted = [*names, *(name for name in (unit, count) if name is not None)]
+    if kind == "database":
+        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query, identified=identified)
+    elif kind == "keys":
+        names, scan = _open_keys(source, names, infer=infer, named=key is not None)
+        count = "count" if isinstance(source, Mapping) else None
+    else:
+        scan = _open_paths(source, wanted, format) if kind == "files" else _open_table(source, wanted, identified)
+        if engine == "polars":
+            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count, identified=identified)
+    read = _assumed_types(assumed, names)
+    return Rows(scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=read)
+
+
+def _open_keys(source: Any, names: tuple[str, ...], *, infer: bool, named: bool) -> tuple[tuple[str, ...], Scan]:
     from dptally.sources import in_memory
 
     if isinstance(source, Mapping):
-        scan = in_memory.open_mapping(source, len(names))
-    elif not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
+        return names, in_memory.open_mapping(source, len(names))
+    if not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
         raise InvalidParameter(
             "source must be a path, a table, a mapping of keys to counts, or an iterable of keys, "
             f"got {type(source).__name__}."
         )
-    elif infer:
-        names, scan = in_memory.open_public_keys(source, None if key is None else names)
-    else:
-        scan = in_memory.open_keys(source, len(names))
-    return Rows(
-        scan,
-        key=names,
-        unit=None,
-        count="count" if isinstance(source, Mapping) else None,
-        nulls=nulls,
-        types=stated,
-        assumed=_assumed_types(assumed, names),
-    )
+    if infer:
+        return in_memory.open_public_keys(source, names if named else None)
+    return names, in_memory.open_keys(source, len(names))
 
 
 def _assumed_types(assumed: pa.Schema | None, names: Sequence[str]) -> dict[int, str]:
@@ -340,69 +312,7 @@ def _assumed_types(assumed: pa.Schema | None, names: Sequence[str]) -> dict[int,
     return {i: kind for i, kind in enumerate(describe(assumed)) if kind != "VARCHAR" and not kind.startswith("ENUM")}
 
 
-def check_request(
-    key: str | Sequence[str] | None, unit: str | None, count: str | None, nulls: str
-) -> tuple[str, ...] | None:
-    """Refuse a request that contradicts itself, whatever the source, and return the names of the key columns.
-
-    Raises:
-        InvalidParameter: says what is wrong.
-    """
-    names = _key_names(key)
-    if nulls not in ("drop", "keep"):
-        raise InvalidParameter(f"nulls must be 'drop' or 'keep', got {nulls!r}.")
-    if unit is not None and count is not None:
-        raise InvalidParameter("unit and count cannot be given together: counts no longer tell the units apart.")
-    for role, name in (("unit", unit), ("count", count)):
-        if name is not None and not isinstance(name, str):
-            raise InvalidParameter(f"{role} must be a column name, got {type(name).__name__}.")
-        if name is not None and name in (names or ()):
-            raise InvalidParameter(f"column '{name}' cannot be a key and the {role} at once.")
-    return names
-
-
-def _key_names(key: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if key is None:
-        return None
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if not names:
-        raise InvalidParameter("key must name at least one column.")
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidParameter(f"key must be a column name or several, got {type(name).__name__}.")
-        if names.count(name) > 1:
-            raise InvalidParameter(f"column '{name}' is named twice in key.")
-    return names
-
-
-def _is_list_of_paths(source: object) -> bool:
-    # A list of text is a list of keys, unless all of it is written like names of files that can be read.
-    if not isinstance(source, list | tuple) or not source or len(source) > 100_000:
-        return False
-    if isinstance(source[0], PurePath):
-        return True
-    from dptally.sources.files import format_of_name
-
-    return all(isinstance(item, str | PurePath) and format_of_name(str(item)) is not None for item in source)
-
-
-def _is_table(source: object) -> bool:
-    home, name = type(source).__module__.split(".")[0], type(source).__name__
-    return (home, name) in {
-        ("polars", "DataFrame"),
-        ("polars", "LazyFrame"),
-        ("pandas", "DataFrame"),
-        ("pyarrow", "Table"),
-        ("pyarrow", "RecordBatch"),
-        ("pyarrow", "RecordBatchReader"),
-        ("duckdb", "DuckDBPyRelation"),
-        ("_duckdb", "DuckDBPyRelation"),
-    } or (home == "pyarrow" and name.endswith("Dataset"))
-
-
 def _open_paths(source: Any, wanted: Sequence[str], format_name: str | None) -> Scan:
-    from dptally.sources.files import open_files
-
     if isinstance(source, str | PurePath):
         return open_files([str(source)], wanted, format_name)
     for number, item in enumerate(source, start=1):  # by number: if these were keys after all, none may be shown
@@ -418,14 +328,10 @@ def _open_table(source: Any, wanted: Sequence[str], identified: str | None) -> S
     from dptally.sources import frames
 
     home, name = type(source).__module__.split(".")[0], type(source).__name__
-    if home == "polars":
-        return frames.open_polars(source, wanted)
     if home == "pandas":
         return frames.open_pandas(source, wanted, identified)
-    if home in ("duckdb", "_duckdb"):
-        return frames.open_relation(source, wanted)
-    if name == "RecordBatchReader":
-        return frames.open_reader(source, wanted)
-    if name.endswith("Dataset"):
-        return frames.open_dataset(source, wanted)
-    return frames.open_arrow(source, wanted)
+    opened = {"polars": frames.open_polars, "duckdb": frames.open_relation, "_duckdb": frames.open_relation}.get(home)
+    if opened is None:
+        opened = frames.open_reader if name == "RecordBatchReader" else frames.open_arrow
+        opened = frames.open_dataset if name.endswith("Dataset") else opened
+    return opened(source, wanted)

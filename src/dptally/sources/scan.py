@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from dptally.sources.engine import Session
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "scan_of_stream", "scan_of_table"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,3 +43,31 @@ class Scan:
 
     def __repr__(self) -> str:
         return f"Scan({len(self.types)} columns)"
+
+
+def scan_of_table(table: object, types: Sequence[str], undeclared: Iterable[int] = ()) -> Scan:
+    """Columns c0, c1, ... of an Arrow or Polars table."""
+
+    def attach(session: Session) -> str:
+        session.register("source", table)
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(types), attach=attach, undeclared=frozenset(undeclared))
+
+
+def scan_of_stream(
+    schema: pa.Schema,
+    types: Sequence[str],
+    batches: Callable[[Session], Iterable[pa.RecordBatch]],
+    *,
+    undeclared: Iterable[int] = (),
+    once: bool = False,
+    unordered: bool = False,
+) -> Scan:
+    """Columns c0, c1, ... of batches that begin when the source is attached."""
+
+    def attach(session: Session) -> str:
+        session.register_stream("source", schema, batches(session))
+        return "SELECT * FROM source"
+
+    return Scan(types=tuple(types), attach=attach, undeclared=frozenset(undeclared), once=once, unordered=unordered)

@@ -66,11 +66,7 @@ class Selection:
 def selection_of(
     key: tuple[str, ...], unit: str | None, count: str | None, table: str | None, query: str | None
 ) -> Selection:
-    """Read a request for a table or a query.
-
-    Raises:
-        InvalidParameter: it is neither, or both, or is not written as one.
-    """
+    """Read a request for a table or a query."""
     if (table is None) == (query is None):
         raise InvalidParameter("a database needs either table, the name of one, or query, a SELECT statement.")
     for role, given in (("table", table), ("query", query)):
@@ -84,11 +80,7 @@ def selection_of(
 
 
 def table_parts(table: str) -> tuple[str, ...]:
-    """Split "schema.table" at the dot; parts in double quotes are taken as they are.
-
-    Raises:
-        InvalidParameter: it is not written that way.
-    """
+    """Split "schema.table" at the dot; parts in double quotes are taken as they are."""
     parts: list[str] = []
     position = 0
     while found := _NAME.match(table, position):
@@ -103,11 +95,7 @@ def table_parts(table: str) -> tuple[str, ...]:
 
 
 def check_only_one_statement(query: str) -> str:
-    """Return a query without the semicolon at its end.
-
-    Raises:
-        InvalidParameter: there is more than one statement.
-    """
+    """Return a query without the semicolon at its end."""
     end = len(query)
     # The same length as the query: what is quoted or a comment is blanked out.
     bare = _QUOTED.sub(lambda found: " " * len(found[0]), query)

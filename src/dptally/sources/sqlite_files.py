@@ -8,6 +8,7 @@ text by the rule of `dptally.sources.undeclared`. No value decides how others ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptally.errors import DptallyError, InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.sources.adbc_streams import Stream, driver, fetch
 from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import Session
@@ -36,15 +37,7 @@ _BUSY_MILLISECONDS = 10_000
 def open_sqlite(path: Path, selection: Selection, *, identified: str | None = None) -> Scan:
     """Look up the columns of a table or query and plan the statement that reads it.
 
-    Args:
-        path: the file.
-        selection: what to read of it.
-        identified: the column whose text, if it is declared without a type, must tell units apart.
-
-    Raises:
-        InvalidParameter: a column is not there.
-        InvalidSource: the file is no SQLite database, is locked, or has no such table.
-        MissingDependency: the driver is not installed.
+    The texts of the column `identified`, if it is declared without a type, tell units apart.
     """
     source = _Source(path, selection)
     connection = source.connect()
@@ -59,21 +52,16 @@ def open_sqlite(path: Path, selection: Selection, *, identified: str | None = No
         for i, (name, column) in enumerate(zip(selection.columns, columns, strict=True))
     ]
 
-    def attach(session: Session) -> str:
+    def attach(session: Session, *, counted: bool = False) -> str:
         define_functions(session)
-        source.stream(session, columns, counted=False)
-        return f"SELECT {', '.join(forms)} FROM source"  # noqa: S608
-
-    def attach_counted(session: Session) -> str:
-        define_functions(session)
-        source.stream(session, columns, counted=True)
-        return f"SELECT {', '.join(forms)}, w FROM source"  # noqa: S608
+        source.stream(session, columns, counted=counted)
+        return f"SELECT {', '.join([*forms, 'w'] if counted else forms)} FROM source"  # noqa: S608
 
     return Scan(
         types=tuple("VARCHAR" if kind is None else _DUCKDB[kind] for kind in kinds),
         attach=attach,
         undeclared=frozenset(i for i, kind in enumerate(kinds) if kind is None),
-        attach_counted=attach_counted if plain else None,
+        attach_counted=partial(attach, counted=True) if plain else None,
         unordered=True,
     )
 
@@ -119,13 +107,10 @@ class _Source:
     def connect(self) -> Any:
         """A connection that may only read the file."""
         dbapi = driver("sqlite", "SQLite")
-        failure: DptallyError | None = None
-        try:
-            connection = dbapi.connect(f"file:{quote(str(self._path))}?mode=ro")
-        except Exception:
-            failure = InvalidSource(f"the SQLite database '{self._path}' cannot be opened.")
-        if failure is not None:
-            raise failure
+        connection = attempt(
+            lambda: dbapi.connect(f"file:{quote(str(self._path))}?mode=ro"),
+            lambda _: InvalidSource(f"the SQLite database '{self._path}' cannot be opened."),
+        )
         try:
             fetch(connection, f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}", self.explain)
         except DptallyError:

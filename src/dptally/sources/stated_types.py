@@ -45,13 +45,6 @@ _INTEGERS = frozenset({
 def read_types(types: Mapping[str, str] | None, columns: Iterable[str]) -> dict[str, str]:
     """Check stated types and return DuckDB's name of each.
 
-    Args:
-        types: by name of a column.
-        columns: the key and unit columns, which are those that have one.
-
-    Raises:
-        InvalidParameter: it is no type, or no such column.
-
     >>> read_types({"k": "int64", "price": "decimal(10,2)"}, ["k", "price"])
     {'k': 'BIGINT', 'price': 'DECIMAL(10,2)'}
     """

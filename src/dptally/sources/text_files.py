@@ -35,25 +35,15 @@ _NUMBERS_TO_KEEP = "|".join(
 
 
 def open_csv(files: Sequence[str], wanted: Sequence[str], delimiter: str) -> Scan:
-    """Open CSV or TSV files; each has its own header, so their columns may be in different orders.
-
-    Raises:
-        InvalidParameter: a column is not in one of them.
-        InvalidSource: a header cannot be read.
-    """
+    """Open CSV or TSV files; each has its own header, so their columns may be in different orders."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in files:
         header = _header(_start_of(name), f"'{name}'", delimiter)
         require_columns(wanted, header, read_from=f"the first line of '{name}'")
         groups.setdefault(header, []).append(str(Path(name).absolute()))
     selects = [_csv_select(paths, header, wanted, delimiter) for header, paths in groups.items()]
-    return Scan(
-        types=("VARCHAR",) * len(wanted),
-        attach=lambda _: " UNION ALL ".join(selects),
-        undeclared=frozenset(range(len(wanted))),
-        text=True,
-        paths=tuple(path for paths in groups.values() for path in paths),
-    )
+    paths = tuple(path for paths in groups.values() for path in paths)
+    return _scan("csv", wanted, lambda _: " UNION ALL ".join(selects), paths)
 
 
 def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
@@ -61,31 +51,30 @@ def open_json_lines(files: Sequence[str], wanted: Sequence[str]) -> Scan:
 
     Which fields there are is not looked up: one line would decide between a refusal and a release. No files, after
     empty ones were left out, are data without rows.
-
-    Raises:
-        InvalidSource: the first lines are not JSON objects.
     """
     if not files:
         nothing = ", ".join(f"CAST(NULL AS JSON) AS c{i}" for i in range(len(wanted)))
-        return _json_scan(wanted, lambda _: f"SELECT {nothing} LIMIT 0", ())
+        return _scan("jsonl", wanted, lambda _: f"SELECT {nothing} LIMIT 0", ())
     _check_objects(_start_of(files[0]), f"'{files[0]}'")
     paths = tuple(str(Path(name).absolute()) for name in files)
     sql = _json_select(paths, wanted)
-    return _json_scan(wanted, lambda _: sql, paths)
+    return _scan("jsonl", wanted, lambda _: sql, paths)
 
 
-def _json_scan(
-    wanted: Sequence[str], attach: Callable[[Session], str], paths: tuple[str, ...], *, once: bool = False
+def _scan(
+    kind: str, wanted: Sequence[str], attach: Callable[[Session], str], paths: tuple[str, ...], *, once: bool = False
 ) -> Scan:
+    """Columns of text, or of JSON, none of which has a declared type."""
+
     def attach_with_functions(session: Session) -> str:
         define_functions(session)
         return attach(session)
 
-    everywhere = frozenset(range(len(wanted)))
+    of_json = kind == "jsonl"
     return Scan(
-        types=("JSON",) * len(wanted),
-        attach=attach_with_functions,
-        undeclared=everywhere,
+        types=("JSON" if of_json else "VARCHAR",) * len(wanted),
+        attach=attach_with_functions if of_json else attach,
+        undeclared=frozenset(range(len(wanted))),
         text=True,
         once=once,
         paths=paths,
@@ -97,10 +86,6 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
 
     What is read to find the columns is put back in front: a thread copies everything through a pipe to
     DuckDB.
-
-    Raises:
-        InvalidParameter: the format needs a file, or a column is not there.
-        InvalidSource: there is nothing to read, or no header.
     """
     if kind == "parquet":
         raise InvalidParameter("Parquet cannot be read from standard input; give the file itself.")
@@ -129,17 +114,7 @@ def open_standard_input(wanted: Sequence[str], kind: str) -> Scan:
             return _json_select([pipe.path], wanted)
         return _csv_select([pipe.path], header, wanted, delimiter)
 
-    if kind == "jsonl":
-        return _json_scan(wanted, attach, (pipe.path,), once=True)
-    everywhere = frozenset(range(len(wanted)))
-    return Scan(
-        types=("VARCHAR",) * len(wanted),
-        attach=attach,
-        undeclared=everywhere,
-        text=True,
-        once=True,
-        paths=(pipe.path,),
-    )
+    return _scan(kind, wanted, attach, (pipe.path,), once=True)
 
 
 class _Pipe:

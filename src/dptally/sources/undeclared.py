@@ -54,6 +54,7 @@ __all__ = [
     "define_functions",
     "float_expression",
     "identity",
+    "is_unicode",
     "json_expression",
     "json_field",
     "label",
@@ -135,15 +136,15 @@ def _tagged(value: object, *, exact: bool) -> str | None:
 
 def _of_text(value: Any, exact: bool) -> str | None:
     text = str.__str__(value)
-    return f"t{text}" if _is_unicode(text) else None
+    return f"t{text}" if is_unicode(text) else None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: object) -> bool:
+    """Whether something is text that UTF-8 can write, which half a pair of surrogates is not."""
     try:
-        text.encode()
+        return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _of_truth(value: Any, exact: bool) -> str:
@@ -278,12 +279,7 @@ _KINDS: tuple[tuple[tuple[type, ...], Callable[[Any, bool], str | None]], ...] =
 
 
 def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
-    """Turn values of any kinds into a column of labels, or of identities.
-
-    Args:
-        values: None and pandas' missing values are null.
-        identities: for the column of units.
-    """
+    """Turn values of any kinds into a column of labels, or of identities."""
     kinds = set(map(type, values)) - {type(None)}
     found = None
     try:
@@ -302,12 +298,7 @@ def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
 
 
 def read_json(text: str) -> Any:
-    """Parse JSON with numbers as they are written; of members with one name the first counts.
-
-    Raises:
-        ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
-    """
+    """Parse JSON with numbers as they are written; of members with one name the first counts."""
     return json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_nothing, object_pairs_hook=_first)
 
 
@@ -320,11 +311,7 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_field(line: str, name: str) -> str | None:
-    """Return a member of a JSON object as canonical JSON, or None where there is none that can be written.
-
-    Raises:
-        InvalidSource: it is not an object.
-    """
+    """Return a member of a JSON object as canonical JSON, or None where there is none that can be written."""
     found: Any = None
     try:
         found = read_json(line)

@@ -20,16 +20,17 @@ import pyarrow as pa
 
 from dptally.contributions import bound_contributions
 from dptally.errors import InvalidSource, PrivacyViolation
-from dptally.exact.integer_columns import integer_column, integers
+from dptally.exact.integer_columns import integers
 from dptally.laws.registry import law_from_facts
-from dptally.randomness.keyed import KeyedWords, WordsOfRows
+from dptally.mechanisms.independent_keys import draw_batch
+from dptally.randomness.keyed import KeyedWords
 from dptally.sources.columns import MAXIMUM_COUNT
-from dptally.spark.errors import marked
+from dptally.summaries.counting import check_text
 
 if TYPE_CHECKING:
     from dptally.laws.base import Law
 
-__all__ = ["BoundUnits", "DrawKeys", "Halves"]
+__all__ = ["BoundUnits", "DrawKeys", "Halves", "certified_law", "rows_in_order"]
 
 
 class Halves:
@@ -68,26 +69,19 @@ class BoundUnits:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        failure = None
-        try:
-            yield from bound_contributions(
-                _in_order_of_units(batches), max_keys_per_unit=self._limit, bits=self._secret.keyed()
-            )
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        in_order = rows_in_order(batches, "Spark did not keep the order of units; contributions cannot be bounded.")
+        yield from bound_contributions(in_order, max_keys_per_unit=self._limit, bits=self._secret.keyed())
 
 
-def _in_order_of_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows without their hashes, once it is certain that units come one after another."""
+def rows_in_order(batches: Iterable[pa.RecordBatch], otherwise: str) -> Iterator[pa.RecordBatch]:
+    """The rows without their first column, a hash, once it is certain that it does not fall."""
     last = np.iinfo(np.int64).min
     for batch in batches:
         if not batch.num_rows:
             continue
         hashes = integers(batch.column(0))
         if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
-            raise InvalidSource("Spark did not keep the order of units; contributions cannot be bounded.")
+            raise InvalidSource(otherwise)
         last = hashes[-1]
         yield batch.select(range(1, batch.num_columns))
 
@@ -111,42 +105,19 @@ class DrawKeys:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        failure = None
-        try:
-            law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
-            for batch in batches:
-                if batch.num_rows:
-                    reported = self._draw(law, keyed, batch)
-                    if reported.num_rows:
-                        yield reported
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
-
-    def _draw(self, law: Law, keyed: KeyedWords, batch: pa.RecordBatch) -> pa.RecordBatch:
-        width = batch.num_columns - 1
-        keys, counts = batch.select(range(width)), integers(batch.column(width))
-        _check(keys, counts, self._count)
-        values = self._values(law, counts, keyed.of_rows(keys.columns))
-        kept = np.flatnonzero(values)
-        columns = [column.take(integer_column(kept)) for column in keys.columns]
-        return pa.RecordBatch.from_arrays([*columns, integer_column(values[kept])], names=[*keys.schema.names, "value"])
-
-    def _values(
-        self, law: Law, counts: np.ndarray[Any, np.dtype[np.int64]], words: WordsOfRows
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return law.draw_given_sampled(counts, words) if self._sampled else law.draw(counts, words)
+        law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            width = batch.num_columns - 1
+            keys, counts = batch.select(range(width)), integers(batch.column(width))
+            _check(keys, counts, self._count)
+            drawn = draw_batch(law, keys, counts, keyed.of_rows(keys.columns), sampled=self._sampled)
+            yield from drawn.combine_chunks().to_batches()
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:
-    valid = True
-    try:
-        keys.validate(full=True)  # Spark passes text on without a look at its encoding
-    except pa.ArrowInvalid:
-        valid = False
-    if not valid:
-        raise InvalidSource("the source holds text that is not valid UTF-8.")
+    check_text(keys)
     if (counts < 0).any():
         raise InvalidSource(f"column '{count}' must hold non-negative integers; some rows do not.")
     if (counts > MAXIMUM_COUNT).any():
@@ -158,9 +129,6 @@ def certified_law(facts: str, table: str) -> Law:
     """Make the law again from its parameters, judge it here, and compare its table with the driver's.
 
     Once for each Python worker. Nothing that is drawn from travels, so nothing can be exchanged on the way.
-
-    Raises:
-        PrivacyViolation: the table is not the one that the driver has certified.
     """
     law = law_from_facts(json.loads(facts))
     if law.certify().table_sha256 != table:

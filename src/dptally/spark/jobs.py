@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dptally.errors import DptallyError
+from dptally.errors import DptallyError, attempt
 from dptally.spark.errors import explain
 
 __all__ = ["Progress", "guarded", "is_stopped", "run"]
@@ -21,9 +21,6 @@ def run(frame: Any, action: Callable[[], _Result], *, stage: str, progress: Prog
     """Run an action on a DataFrame and return its result.
 
     The job appears in Spark's web page and event log under the name "dptally" and the stage, with nothing of the data.
-
-    Raises:
-        DptallyError: it failed.
     """
     from pyspark import InheritableThread
 
@@ -60,17 +57,8 @@ def run(frame: Any, action: Callable[[], _Result], *, stage: str, progress: Prog
 
 
 def guarded(frame: Any, action: Callable[[], _Result]) -> _Result:
-    """Do something with a DataFrame that runs no job of its own, such as making a plan.
-
-    Raises:
-        DptallyError: it failed.
-    """
-    failure: DptallyError | None = None
-    try:
-        return action()
-    except Exception as error:
-        failure = _explained(error, frame)
-    raise failure
+    """Do something with a DataFrame that runs no job of its own, such as making a plan."""
+    return attempt(action, lambda error: _explained(error, frame))
 
 
 def is_stopped(frame: Any) -> bool:

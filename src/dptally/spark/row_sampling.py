@@ -40,16 +40,14 @@ import pyarrow as pa
 
 from dptally.exact.integer_columns import integer_column
 from dptally.laws.sampling_schemes import Ppswor
-from dptally.randomness.thinning import RATE_BITS
 from dptally.spark.drawing import Halves, certified_law
-from dptally.spark.errors import marked
 from dptally.spark.workers import map_in_arrow
 from dptally.summaries.inclusion import RowHits
+from dptally.summaries.row_sample import kept_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dptally.randomness import BitSource
     from dptally.spark.rows import SparkRows
 
 __all__ = ["KeepRows", "can_sample_rows", "most_rows", "repeats_itself", "sampled"]
@@ -127,34 +125,21 @@ class KeepRows:
         """Go through one partition."""
         from pyspark import TaskContext
 
-        failure = None
-        try:
-            context = TaskContext.get()
-            draw = self.hits(0 if context is None else context.partitionId())
-            for batch in batches:
-                kept = draw(batch.num_rows)
-                if len(kept):
-                    yield batch.take(integer_column(kept))
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        context = TaskContext.get()
+        draw = self.hits(0 if context is None else context.partitionId())
+        for batch in batches:
+            kept = draw(batch.num_rows)
+            if len(kept):
+                yield batch.take(integer_column(kept))
 
     def hits(self, partition: int) -> Callable[[int], np.ndarray[Any, np.dtype[np.int64]]]:
         """What draws, for the next so many rows of a partition, which of them are passed on."""
         law = certified_law(self._facts, self._table)
         words = self._secret.keyed().of_rows([pa.array([partition], pa.int64())])
         stream = words.streams(np.zeros(1, dtype=np.int64)).one(0)
-        if law.rate is None:
-            scheme = law.scheme
-            if not isinstance(scheme, Ppswor):
-                raise TypeError("rows cannot be sampled for this law")
-            return RowHits(scheme, stream).draw
-        limit = np.uint32(law.rate * (1 << RATE_BITS))
-        return lambda rows: _kept(limit, rows, stream)
-
-
-def _kept(limit: np.uint32, rows: int, bits: BitSource) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Rows whose 32 random bits are below the limit."""
-    coins = bits.words(-(-rows // 2)).view(np.uint32)[:rows]
-    return np.flatnonzero(coins < limit).astype(np.int64)
+        rate, scheme = law.rate, law.scheme
+        if rate is not None:
+            return lambda rows: kept_rows(rows, rate, stream)
+        if not isinstance(scheme, Ppswor):
+            raise TypeError("rows cannot be sampled for this law")
+        return RowHits(scheme, stream).draw

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import MAXIMUM_COUNT, require_columns, unsupported
-from dptally.sources.rows import check_request
+from dptally.sources.requests import check_request
 from dptally.spark.jobs import guarded, is_stopped
 
 __all__ = ["SparkRows", "open_frame", "require_running"]
@@ -46,12 +46,7 @@ class SparkRows:
 
 
 def require_running(frame: Any, *, streaming: bool = False) -> None:
-    """Refuse a DataFrame whose session is gone, or that dptally cannot work on.
-
-    Raises:
-        InvalidParameter: it belongs to Spark Connect, or is a stream and should be none, or the other way round.
-        InvalidSource: its session was stopped.
-    """
+    """Refuse a DataFrame whose session is gone, or that dptally cannot work on."""
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         raise InvalidParameter("a DataFrame of Spark Connect cannot be published; run dptally in the driver itself.")
     if is_stopped(frame):
@@ -77,10 +72,6 @@ def open_frame(
     """Check a DataFrame and its columns without reading its rows; the arguments are those of `publish`.
 
     With `streaming`, it must be a stream.
-
-    Raises:
-        InvalidParameter: the request is contradictory or names a column that is not there.
-        InvalidSource: the session was stopped, or a column has a type that cannot be used.
     """
     names = check_request(key, unit, count, nulls)
     if names is None:

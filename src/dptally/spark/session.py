@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from dptally.errors import InvalidSource, MissingDependency
+from dptally.errors import InvalidSource, MissingDependency, attempt
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 from dptally.spark.java import find_java_home
 
@@ -66,15 +66,12 @@ def local_session(*, master: str = _MASTER, memory: str | None = None, settings:
         **(settings or {}),
     }.items():
         builder = builder.config(name, value)
-    session = None
-    try:
-        session = builder.getOrCreate()
-    except (PySparkException, Py4JError, OSError, RuntimeError):
-        session = None
-    if session is None:
+
+    def explained(_: Exception) -> InvalidSource:
         directory.close()
-        raise InvalidSource("Spark did not start; check the Java in JAVA_HOME, free memory and disk.")
-    return session
+        return InvalidSource("Spark did not start; check the Java in JAVA_HOME, free memory and disk.")
+
+    return attempt(builder.getOrCreate, explained, PySparkException, Py4JError, OSError, RuntimeError)
 
 
 def _half_of_memory() -> str:

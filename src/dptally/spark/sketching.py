@@ -40,11 +40,10 @@ import numpy as np
 import pyarrow as pa
 
 from dptally.contributions import bound_contributions
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.exact import as_count
 from dptally.exact.integer_columns import integer_column, integers
-from dptally.spark.drawing import Halves
-from dptally.spark.errors import marked
+from dptally.spark.drawing import Halves, rows_in_order
 from dptally.spark.jobs import Progress, guarded, run
 from dptally.spark.secrets import shared_secret
 from dptally.spark.workers import map_in_arrow
@@ -64,6 +63,7 @@ LARGEST_CAPACITY = 100_000  # the largest for which noise is certified; a sketch
 _TOGETHER = 16
 _MOST_BUCKETS = 4096
 _EXPANDED = 1 << 20  # keys taken in at once
+_OUT_OF_ORDER = "Spark did not keep the order of rows; no sketch can be made."
 _SCHEMA = "b long, s binary"
 _ARROW_SCHEMA = pa.schema([("b", pa.int64()), ("s", pa.binary())])
 _KINDS: dict[str, Kind] = {
@@ -76,11 +76,7 @@ Sketch = MisraGries | UserMisraGries
 
 
 def check_capacity(capacity: int) -> int:
-    """Refuse what a cluster cannot pass on.
-
-    Raises:
-        InvalidParameter: it is no count, or above `LARGEST_CAPACITY`.
-    """
+    """Refuse what a cluster cannot pass on."""
     return as_count("capacity", capacity, largest=LARGEST_CAPACITY)
 
 
@@ -107,10 +103,6 @@ def merged_sketch(
         buckets: how many sketches are merged; None for the session's number of shuffle partitions. It must not depend
             on the data.
         progress: called with the stage and how much of it is done.
-
-    Raises:
-        InvalidParameter: the request does not fit a sketch.
-        InvalidSource: the data cannot be read as asked, or Spark fails.
     """
     check_capacity(capacity)
     kind = declared_kind(rows)
@@ -122,12 +114,7 @@ def merged_sketch(
 
 
 def declared_kind(rows: SparkRows) -> Kind:
-    """What keys are by the declared type of their column; refuses what a sketch cannot take in.
-
-    Raises:
-        InvalidParameter: it is not one column of keys, or these are counted already.
-        InvalidSource: keys or units are of a type that a sketch does not take.
-    """
+    """What keys are by the declared type of their column; refuses what a sketch cannot take in."""
     if len(rows.key) != 1:
         raise InvalidParameter(f"a sketch takes one key column, got {len(rows.key)}.")
     if rows.count is not None:
@@ -183,16 +170,12 @@ def _merged(
 
 
 def _collected(rows: SparkRows, plan: Any, progress: Progress | None) -> pa.Table:
-    found: pa.Table | None = None
-    try:
-        found = run(rows.frame, plan.toArrow, stage="building sketches", progress=progress)
-    except InvalidParameter:  # the one thing that `explain` says so about
-        found = None
-    if found is None:
-        raise InvalidParameter(
-            "the sketch does not fit into the driver (spark.driver.maxResultSize); take a smaller capacity."
-        )
-    return found
+    too_large = "the sketch does not fit into the driver (spark.driver.maxResultSize); take a smaller capacity."
+    return attempt(
+        lambda: run(rows.frame, plan.toArrow, stage="building sketches", progress=progress),
+        lambda _: InvalidParameter(too_large),
+        InvalidParameter,  # the one thing that `explain` says so about
+    )
 
 
 def _counted(rows: SparkRows) -> Any:
@@ -220,17 +203,9 @@ class _OfBuckets:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        failure = None
-        try:
-            for bucket, parts in _by_bucket(batches):
-                packed = self.sketch(parts).to_bytes()
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([bucket], pa.int64()), pa.array([packed], pa.binary())], schema=_ARROW_SCHEMA
-                )
-        except Exception as error:
-            failure = marked(error)
-        if failure is not None:
-            raise failure
+        for bucket, parts in _by_bucket(batches):
+            packed = self.sketch(parts).to_bytes()
+            yield pa.RecordBatch.from_pylist([{"b": bucket, "s": packed}], _ARROW_SCHEMA)
 
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """The sketch of one bucket, all of whose batches must be read."""
@@ -251,7 +226,7 @@ class SketchKeys(_OfBuckets):
     def sketch(self, parts: Iterator[pa.RecordBatch]) -> Sketch:
         """Take in each key as often as it was counted, in the order of hashes."""
         sketch = MisraGries(self._capacity, kind=self._kind)
-        for part in _in_order(parts):
+        for part in rows_in_order(parts, _OUT_OF_ORDER):
             keys, counts = part.column(0), integers(part.column(1))
             for piece in _expanded(counts):
                 sketch.update(keys.take(integer_column(piece)))
@@ -279,7 +254,7 @@ class SketchUnits(_OfBuckets):
         # The unit is there twice: once to be told apart by, and once to be handed on with its keys.
         doubled = (
             pa.RecordBatch.from_arrays([part.column(0), part.column(0), part.column(1)], ["u", "v", "k"])
-            for part in _in_order(parts)
+            for part in rows_in_order(parts, _OUT_OF_ORDER)
         )
         kept = bound_contributions(doubled, max_keys_per_unit=self._limit, bits=self._secret.keyed())
         sketch.update_batches(kept)
@@ -325,7 +300,7 @@ def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterato
     while ahead is not None:
         bucket = ahead[0]
         if bucket <= last:
-            raise InvalidSource("Spark did not keep the order of rows; no sketch can be made.")
+            raise InvalidSource(_OUT_OF_ORDER)
         last = bucket
         yield bucket, rows_of(bucket)
 
@@ -338,17 +313,6 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
         for start, end in pairwise(cuts):
             if end > start:
                 yield int(numbers[start]), rest.slice(start, end - start)
-
-
-def _in_order(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows without their first column, the hash, once it is certain that it does not fall."""
-    last = np.iinfo(np.int64).min
-    for part in parts:
-        hashes = integers(part.column(0))
-        if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
-            raise InvalidSource("Spark did not keep the order of rows; no sketch can be made.")
-        last = hashes[-1]
-        yield part.select(range(1, part.num_columns))
 
 
 def _expanded(counts: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:

@@ -39,7 +39,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from dptally.errors import BudgetExceeded, DptallyError, InvalidParameter, InvalidSource
+from dptally.errors import BudgetExceeded, DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.exact import as_count
 from dptally.randomness import SystemBits
 from dptally.sketches import publish_sketch
@@ -140,15 +140,13 @@ class SketchStream:
         if self._undelivered is not None:
             raise self._undelivered
         self._failure = None
-        failure = None
-        try:
+
+        def started() -> Any:
             writer = self._frame.writeStream.foreachBatch(self._take)
             writer = writer.option("checkpointLocation", (self._directory / "checkpoint").absolute().as_uri())
-            self._query = (writer.trigger(**trigger) if trigger else writer).start()
-        except Exception as error:
-            failure = explain(error, stopped=is_stopped(self._frame))
-        if failure is not None:
-            raise failure
+            return (writer.trigger(**trigger) if trigger else writer).start()
+
+        self._query = attempt(started, lambda error: explain(error, stopped=is_stopped(self._frame)))
         return self
 
     def process_available(self) -> None:
@@ -169,15 +167,12 @@ class SketchStream:
         Raises:
             InvalidSource: it has failed.
         """
-        failure: DptallyError | None = None
-        ended: Any = True
-        try:
-            ended = self._query.awaitTermination(seconds)
-        except Exception as error:
-            failure = self._failure or explain(error, stopped=is_stopped(self._frame))
-        failure = failure or self._undelivered
-        if failure is not None:
-            raise failure
+        ended = attempt(
+            lambda: self._query.awaitTermination(seconds),
+            lambda error: self._failure or explain(error, stopped=is_stopped(self._frame)),
+        )
+        if self._undelivered is not None:
+            raise self._undelivered
         return seconds is None or bool(ended)
 
     @property

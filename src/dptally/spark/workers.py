@@ -13,13 +13,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dptally.spark.errors import marked
+
 __all__ = ["map_in_arrow"]
 
 
 def map_in_arrow(frame: Any, function: Callable[[Iterator[Any]], Iterator[Any]], schema: Any) -> Any:
     """``frame.mapInArrow``, whose function runs in this very Python where the workers are on this machine."""
     with _own_python(frame.sparkSession.sparkContext):
-        return frame.mapInArrow(function, schema)
+        return frame.mapInArrow(_Marked(function), schema)
+
+
+class _Marked:
+    """Goes through one partition; what fails there says our own sentences alone."""
+
+    def __init__(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+        self._function = function
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        failure = None
+        try:
+            yield from self._function(batches)
+        except Exception as error:
+            failure = marked(error)
+        if failure is not None:
+            raise failure
 
 
 @contextmanager

@@ -29,11 +29,7 @@ def is_whole(kind: str) -> bool:
 
 
 def check_values(rows: Rows, grid: Grid) -> None:
-    """Refuse a column whose type does not fit the interval, before anything is read.
-
-    Raises:
-        InvalidSource: the column holds something else.
-    """
+    """Refuse a column whose type does not fit the interval, before anything is read."""
     _tick(grid, rows.key[0], rows.key_types[0])
 
 

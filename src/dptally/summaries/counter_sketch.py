@@ -6,18 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally._core import IntegerSketch, TextSketch
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.files import check_target
 from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows, open_rows
-from dptally.sources.engine import Session, check_memory_limit, in_background
+from dptally.sources.background import in_background
+from dptally.sources.engine import Session, check_memory_limit
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import Form, SketchContents
 from dptally.summaries.sketch_files import (
@@ -40,23 +41,11 @@ from dptally.summaries.sketch_keys import (
 )
 from dptally.summaries.stream_identities import new_identity, united_streams
 
-__all__ = ["CounterSketch", "Reading"]
+__all__ = ["CounterSketch"]
 
 _MOST_CAPACITY = 1 << 30
 _CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work
 _BEGINNING = threading.Lock()
-
-
-class Reading(NamedTuple):
-    """How a sketch takes in the rows of a source.
-
-    Attributes:
-        select: SQL for them, in an order that does not depend on any one unit.
-        take: takes in one batch; None ends the last unit.
-    """
-
-    select: Callable[[Rows, Session], str]
-    take: Callable[[pa.RecordBatch | None], None]
 
 
 class CounterSketch:
@@ -384,24 +373,24 @@ class CounterSketch:
 
     @staticmethod
     def _protected(call: Callable[..., None], *arguments: Any) -> None:
-        failure = None
-        try:
-            call(*arguments)
-        except OverflowError:
-            failure = "a sketch counts at most 2^47 elements."
-        except ValueError:
-            failure = "the Arrow array is damaged: it points outside of its buffers."
-        if failure is not None:
-            raise InvalidSource(failure)
+        def explained(error: Exception) -> InvalidSource:
+            if isinstance(error, OverflowError):
+                return InvalidSource("a sketch counts at most 2^47 elements.")
+            return InvalidSource("the Arrow array is damaged: it points outside of its buffers.")
 
-    def _reading(self) -> Reading:
-        """How rows of a source are taken in, from the first batch on."""
+        attempt(lambda: call(*arguments), explained, OverflowError, ValueError)
+
+    def _select(self, rows: Rows, session: Session) -> str:
+        """SQL for the rows of a source, in an order that does not depend on any one unit."""
+        raise NotImplementedError
+
+    def _taking(self) -> Callable[[pa.RecordBatch | None], None]:
+        """What takes in the batches of a source, one after another; None ends the last unit."""
         raise NotImplementedError
 
     def _read(
         self,
         path: Any,
-        *,
         key: str,
         unit: str | None,
         format_name: str | None,
@@ -449,18 +438,18 @@ class CounterSketch:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
         self._begin(rows.key_schema.types[0])
         self.names = ColumnNames.shared([self.names, ColumnNames(rows.key[0], rows.unit)])
-        reading, target = self._reading(), checkpoint
+        take = self._taking()
         session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
         try:
             saved = time.monotonic()
-            for batch in self._batches(session, reading.select(rows, session), progress):
-                reading.take(batch)
-                if target is not None and time.monotonic() - saved >= _CHECKPOINT_SECONDS:
-                    self.save(target, overwrite=True)
+            for batch in self._batches(session, self._select(rows, session), progress):
+                take(batch)
+                if checkpoint is not None and time.monotonic() - saved >= _CHECKPOINT_SECONDS:
+                    self.save(checkpoint, overwrite=True)
                     saved = time.monotonic()
-            reading.take(None)
-            if target is not None:
-                self.save(target, overwrite=True)
+            take(None)
+            if checkpoint is not None:
+                self.save(checkpoint, overwrite=True)
         finally:
             session.close()
 

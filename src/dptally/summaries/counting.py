@@ -6,37 +6,74 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dptally.errors import InvalidParameter
+from dptally.errors import InvalidParameter, InvalidSource, attempt
+from dptally.exact.integer_columns import integers
+from dptally.laws.sampling_schemes import Scheme
 from dptally.randomness import BitSource
 from dptally.sources import Rows
-from dptally.sources.engine import Session, in_background
+from dptally.sources.background import in_background
+from dptally.sources.engine import Session, check_memory_limit
 
-__all__ = ["Counting", "Progress"]
+__all__ = ["Counting", "Progress", "check_text"]
 
 Progress = Callable[[str, float | None], None]
 
 
 class Counting:
-    """Work on private rows whose result can be read once. Leaves nothing behind.
+    """Work on private rows whose result can be read once: reading again would draw again. Leaves nothing behind.
+
+    Nothing is read before `batches` is advanced, and nothing of the data shows in a `repr`.
 
     Args:
         rows: what is counted.
         bits: where random choices come from.
-        memory_limit: what DuckDB may take before it spills to disk.
-        progress: called with the stage and how much of it is done.
+        memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
+        progress: called with the stage and how much of it is done (None when unknown).
+
+    Attributes:
+        key: names of the key columns.
+        unit: the column that says whose rows they are, or None when every row is its own unit.
+        max_keys_per_unit: the most keys one unit adds to, once each; 1 when every row is its own unit.
+        scheme: how keys were sampled; None if all are there.
     """
 
+    unit: str | None = None
+    max_keys_per_unit: int = 1
+    scheme: Scheme | None = None
+
     def __init__(self, rows: Rows, *, bits: BitSource, memory_limit: str | None, progress: Progress | None) -> None:
+        check_memory_limit(memory_limit)
         self.key = rows.key
-        self._rows = rows
-        self._bits = bits
-        self._memory_limit = memory_limit
-        self._progress = progress
+        self._columns = ", ".join(f"k{i}" for i in range(len(rows.key)))
+        self._rows, self._bits, self._memory_limit, self._progress = rows, bits, memory_limit, progress
         self._sessions: list[Session] = []
         self._running: Generator[pa.RecordBatch, None, None] | None = None
         self._taken = False
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        """Yield distinct keys, each once and in no particular order, and as many counts of at least 1."""
+        self._take()
+        try:
+            width = len(self.key)
+            for batch in self._counted():
+                counts = integers(batch.column(width))
+                keys = batch.select(range(width)).rename_columns(list(self.key))
+                self._check(keys, counts)
+                yield keys, counts
+        finally:
+            self.close()
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        """Batches of the columns k0, k1, ... and the count."""
+        raise NotImplementedError
+
+    def _check(self, keys: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
+        """Refuse what cannot be released."""
+        check_text(keys)
 
     def _take(self) -> None:
         """Allow the result to be read, this once: reading again would draw again."""
@@ -52,11 +89,7 @@ class Counting:
     def _run(self, session: Session, sql: str, stage: str, before: str | None = None) -> Iterator[pa.RecordBatch]:
         """Batches of what a query finds; at least one, so that a release of no rows has its columns too.
 
-        Args:
-            session: where it runs.
-            sql: the query.
-            stage: what progress is called.
-            before: a statement to run before the query.
+        A statement `before` it is run first; `stage` is what progress is called.
         """
 
         def found() -> Iterator[pa.RecordBatch]:
@@ -97,3 +130,9 @@ class Counting:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def check_text(batch: pa.RecordBatch | pa.Table) -> None:
+    """Refuse text that is not valid: engines pass that of Arrow tables on without a look at its encoding."""
+    invalid = InvalidSource("the source holds text that is not valid UTF-8.")
+    attempt(lambda: batch.validate(full=True), lambda _: invalid, pa.ArrowInvalid)

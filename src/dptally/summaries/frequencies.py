@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from dptally.contributions import HashCollision, bound_contributions, check_max_keys_per_unit
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.exact.integer_columns import integers
 from dptally.laws.sampling_schemes import Scheme
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
-from dptally.sources.engine import OutOfMemory, Session, check_memory_limit
+from dptally.sources.engine import OutOfMemory, Session
 from dptally.summaries.counting import Counting, Progress
 
 __all__ = ["Frequencies", "check_repeated", "count_keys", "count_occurrences"]
@@ -26,17 +25,10 @@ _MOST_PARTS = 4**5
 
 
 class Frequencies(Counting):
-    """Distinct keys with their true frequencies. Private: nothing of the data shows in its `repr`.
+    """Distinct keys with their true counts. Private: nothing of the data shows in its `repr`.
 
-    Counting starts when `batches` is first advanced, and its result can be read once: contributions are
-    bounded with fresh random words, and reading again would choose again.
-
-    Attributes:
-        key: names of the key columns.
-        unit: the column that says whose rows they are, or None when every row is its own unit.
-        max_keys_per_unit: the most keys one unit adds to, once each. It is 1 when every row is its own unit;
-            where counts came aggregated, it is what the caller states about them.
-        scheme: how the keys were sampled, where they are a sample that somebody has drawn; else None.
+    Where counts came aggregated, `max_keys_per_unit` is what the caller states about them; `scheme` says how the keys
+    were sampled, where they are a sample that was drawn before.
     """
 
     def __init__(
@@ -49,42 +41,17 @@ class Frequencies(Counting):
         progress: Progress | None,
         scheme: Scheme | None = None,
     ) -> None:
-        self.scheme = scheme
-        self.key = rows.key
-        self.unit = rows.unit
+        check_max_keys_per_unit(max_keys_per_unit)
+        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
+        self.scheme, self.unit = scheme, rows.unit
         own_units = rows.unit is None and rows.count is None
         self.max_keys_per_unit = 1 if own_units else max_keys_per_unit
-        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-        """Yield keys and their frequencies, in no particular order.
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        return self._count_unbounded() if self.unit is None else self._count_bounded()
 
-        Yields:
-            A record batch with the key columns, and as many frequencies of at least 1. Each distinct key
-            comes once.
-
-        Raises:
-            InvalidParameter: they have been read already.
-            InvalidSource: the data cannot be read as asked, or memory or disk do not suffice.
-        """
-        self._take()
-        try:
-            counted = self._count_unbounded() if self.unit is None else self._count_bounded()
-            for batch in counted:
-                counts = integers(batch.column(batch.num_columns - 1))
-                self._check(batch, counts)
-                yield batch.select(range(len(self.key))).rename_columns(list(self.key)), counts
-        finally:
-            self.close()
-
-    def _check(self, batch: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
-        valid = True
-        try:
-            batch.validate(full=True)  # DuckDB passes the text of Arrow tables on without a look at its encoding
-        except pa.ArrowInvalid:
-            valid = False
-        if not valid:
-            raise InvalidSource("the source holds text that is not valid UTF-8.")
+    def _check(self, keys: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
+        super()._check(keys, counts)
         if self._rows.count is None:
             return
         if (counts == _REPEATED).any():
@@ -130,10 +97,6 @@ class Frequencies(Counting):
             self._stop()
             if modulus > 1:
                 self._rows.check_unchanged()
-
-    @property
-    def _columns(self) -> str:
-        return ", ".join(f"k{i}" for i in range(len(self.key)))
 
     def _grouped(self, session: Session, where: str = "") -> str:
         """SQL for every key with its count."""
@@ -196,23 +159,16 @@ def count_keys(
 ) -> Frequencies:
     """Count the units of every key, after each unit has been held to `max_keys_per_unit` keys.
 
-    Nothing is read before `Frequencies.batches` is advanced.
-
     Args:
         rows: what to count.
         max_keys_per_unit: the most keys one unit may add to; a unit with more keeps a uniform random choice.
             Where rows hold counts already, it is the caller's statement about how they were made.
         bits: where the random choice comes from.
-        memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
-        progress: called with the stage and how much of it is done (None when unknown).
+        memory_limit: as for `Counting`.
+        progress: as for `Counting`.
         sampled_by: the scheme that drew the rows, where they are a sample with counts already; then a key that comes
             twice, or with a count below 1, is an error.
-
-    Raises:
-        InvalidParameter: a parameter is out of range.
     """
-    check_max_keys_per_unit(max_keys_per_unit)
-    check_memory_limit(memory_limit)
     return Frequencies(
         rows,
         max_keys_per_unit=max_keys_per_unit,
@@ -224,11 +180,7 @@ def count_keys(
 
 
 def check_repeated(rows: Rows) -> None:
-    """Refuse rows that can be read only once, for a sample size.
-
-    Raises:
-        InvalidParameter: they can.
-    """
+    """Refuse rows that can be read only once, for a sample size."""
     if rows.once:
         raise InvalidParameter(
             "a sample size needs a source that can be read twice: once for the total, once for the keys."
@@ -236,12 +188,7 @@ def check_repeated(rows: Rows) -> None:
 
 
 def count_occurrences(rows: Rows, *, memory_limit: str | None = None) -> int:
-    """The number of occurrences that `count_keys` would count, without a unit. Private, and exact.
-
-    Raises:
-        InvalidParameter: the source can be read only once, and is needed again for the keys.
-        InvalidSource: the data cannot be read as asked.
-    """
+    """The number of occurrences that `count_keys` would count, without a unit. Private, and exact."""
     check_repeated(rows)
     with count_keys(rows, max_keys_per_unit=1, bits=SystemBits(), memory_limit=memory_limit) as frequencies:
         return sum(int(counts.sum()) for _, counts in frequencies.batches())

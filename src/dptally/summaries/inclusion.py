@@ -43,9 +43,6 @@ def sample_counts(frequencies: NDArray[np.int64], scheme: Scheme, bits: BitSourc
 
     Returns:
         For each key whether it is in the sample.
-
-    Raises:
-        InvalidParameter: the frequencies are no integers, or some are negative.
     """
     frequencies = np.asarray(frequencies)
     if frequencies.ndim != 1 or (frequencies.size and frequencies.dtype.kind not in "iu"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,18 +15,12 @@ from dptally.exact.integer_columns import integers
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
-from dptally.summaries.counter_sketch import CounterSketch, Reading
+from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import SketchContents
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, as_arrow, key_buffers, kind_of, read_values, readable
 
 __all__ = ["MisraGries"]
-
-
-def _select(rows: Rows, session: Session) -> str:
-    """SQL for the rows: in their order, or by their keys where they come in one that may depend on them."""
-    sql = rows.select(session)
-    return f"SELECT k0 FROM ({sql}) ORDER BY hash(k0), k0" if rows.unordered else sql  # noqa: S608 - no value of the data
 
 
 class MisraGries(CounterSketch):
@@ -114,22 +108,15 @@ class MisraGries(CounterSketch):
             InvalidParameter: the request is contradictory or names a column that is not there.
             InvalidSource: the data cannot be read as asked.
         """
-        self._read(
-            path,
-            key=key,
-            unit=None,
-            format_name=format,
-            memory_limit=memory_limit,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        self._read(path, key, None, format, memory_limit, progress, checkpoint)
 
-    def _reading(self) -> Reading:
-        def take(batch: pa.RecordBatch | None) -> None:
-            if batch is not None:
-                self.update(batch.column(0))
+    def _select(self, rows: Rows, session: Session) -> str:
+        """In their order, or by their keys where they come in one that may depend on them."""
+        sql = rows.select(session)
+        return f"SELECT k0 FROM ({sql}) ORDER BY hash(k0), k0" if rows.unordered else sql  # noqa: S608 - no value of the data
 
-        return Reading(_select, take)
+    def _taking(self) -> Callable[[pa.RecordBatch | None], None]:
+        return lambda batch: None if batch is None else self.update(batch.column(0))
 
     def reduced(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """[LT25, Algorithm 3] in integers: keys with (capacity + 1) * counter - sum of counters, if positive.

@@ -34,8 +34,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dptally.errors import InvalidSource
+from dptally.errors import InvalidSource, attempt
 from dptally.files import check_target, complete_or_absent
+from dptally.sources.undeclared import is_unicode
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
 from dptally.summaries.stream_identities import IDENTITY_BYTES
 
@@ -141,11 +142,7 @@ def pack(state: SketchState) -> bytes:
 
 
 def unpack(packed: bytes, name: str) -> SketchState:
-    """Read the bytes of a sketch file; `name` is what errors call it.
-
-    Raises:
-        InvalidSource: they are not a sketch, damaged, incomplete, or of a newer version.
-    """
+    """Read the bytes of a sketch file; `name` is what errors call it."""
     if len(packed) < _START.size or packed[: len(_MAGIC)] != _MAGIC:
         raise InvalidSource(f"{name} is not a dptally sketch.")
     version = _START.unpack_from(packed)[1]
@@ -227,7 +224,7 @@ def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
         found = json.loads(packed[start:end])
     except (ValueError, RecursionError):
         return end, None
-    if not isinstance(found, list) or len(found) != 2 or not all(name is None or _is_text(name) for name in found):
+    if not isinstance(found, list) or len(found) != 2 or not all(name is None or is_unicode(name) for name in found):
         return end, None
     return end, ColumnNames(*found)
 
@@ -242,17 +239,6 @@ def _parse_streams(packed: bytes, start: int) -> tuple[int, frozenset[bytes] | N
         return end, None
     found = [packed[place : place + IDENTITY_BYTES] for place in range(first, end, IDENTITY_BYTES)]
     return end, frozenset(found) if all(one < other for one, other in pairwise(found)) else None
-
-
-def _is_text(name: object) -> bool:
-    """Whether it can be written: half of a pair of surrogates, which JSON allows, cannot."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parse_keys(packed: bytes, kind: Kind, count: int, start: int, end: int, text_size: int) -> pa.Array | None:
@@ -276,16 +262,6 @@ def write_sketch_file(state: SketchState, path: Path, *, overwrite: bool) -> Non
 
 
 def read_sketch_file(path: Path) -> SketchState:
-    """Read a file that `write_sketch_file` made.
-
-    Raises:
-        InvalidSource: it is missing, not a sketch, damaged, incomplete, or of a newer version.
-    """
-    packed = None
-    try:
-        packed = path.read_bytes()
-    except OSError:
-        packed = None
-    if packed is None:
-        raise InvalidSource(f"'{path}' cannot be opened; check that it is there and that you may read it.")
-    return unpack(packed, f"'{path}'")
+    """Read a file that `write_sketch_file` made."""
+    closed = InvalidSource(f"'{path}' cannot be opened; check that it is there and that you may read it.")
+    return unpack(attempt(path.read_bytes, lambda _: closed, OSError), f"'{path}'")

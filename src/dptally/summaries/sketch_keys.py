@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources.frames import is_declared, pandas_array, polars_array
 from dptally.sources.undeclared import texts
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "key_buffers",
     "kind_of",
     "native_integer",
-    "polars_array",
     "read_values",
     "readable",
     "sorted_keys",
@@ -70,9 +70,6 @@ def kind_of(declared: pa.DataType) -> Kind:
     Text, bytes (also of a fixed size) and integers are keys; a dictionary is what its values are. Integers have 64
     bits with a sign, but for those of 64 bits without one. Dates, times, decimals, floating-point numbers, booleans and
     nested types are refused: turn them into text or integers first.
-
-    Raises:
-        InvalidSource: keys of this type are not taken.
     """
     if isinstance(declared, pa.BaseExtensionType):
         return kind_of(declared.storage_type)
@@ -98,22 +95,11 @@ def _is_text(declared: pa.DataType) -> bool:
 
 
 def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
-    """Turn what holds keys into Arrow, without a copy where the layout allows.
-
-    Args:
-        batch: a list, an array or a series.
-        kind: what values without a declared type are read as; None for text.
-
-    Raises:
-        InvalidParameter: it is not a collection of keys.
-        InvalidSource: its type is none of keys.
-    """
+    """Turn what holds keys into Arrow, without a copy where the layout allows."""
     home, name = type(batch).__module__.split(".")[0], type(batch).__name__
     if home == "polars" and name == "Series":
-        batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch)
+        batch = batch.to_list() if str(batch.dtype) == "Object" else polars_array(batch, views=True)
     elif home == "pandas" and (name == "Series" or name.endswith("Index")):
-        from dptally.sources.frames import is_declared, pandas_array
-
         batch = pandas_array(batch, "the pandas series") if is_declared(batch) else batch.tolist()
     if isinstance(batch, pa.Array | pa.ChunkedArray):
         return pa.nulls(len(batch), ARROW_TYPES[kind or "string"]) if pa.types.is_null(batch.type) else batch
@@ -128,25 +114,6 @@ def as_arrow(batch: Any, kind: Kind | None) -> pa.Array | pa.ChunkedArray:
     if isinstance(batch, np.ndarray):
         return read_values(batch.tolist(), "string" if batch.dtype.kind == "U" else kind or "string")
     return read_values(list(batch), kind or "string")
-
-
-def polars_array(series: Any) -> pa.Array:
-    """A Polars series as Arrow, labels as text.
-
-    Raises:
-        InvalidSource: it has a type that Arrow does not know.
-    """
-    import polars as pl
-
-    labels = isinstance(series.dtype, pl.Categorical | pl.Enum)
-    array = None
-    try:
-        array = (series.cast(pl.String) if labels else series).to_arrow(compat_level=pl.CompatLevel.newest())
-    except (pl.exceptions.PolarsError, pa.ArrowException, NotImplementedError, TypeError):
-        array = None
-    if array is None:
-        raise InvalidSource("the Polars series has a type that cannot be a key.")
-    return array
 
 
 def read_values(values: Sequence[Any], kind: Kind) -> pa.Array:

@@ -36,11 +36,7 @@ def new_identity() -> bytes:
 
 
 def united_streams(sketches: Sequence[HoldsStreams]) -> frozenset[bytes]:
-    """The streams of all sketches.
-
-    Raises:
-        InvalidParameter: a sketch is there twice, or two of them hold one stream.
-    """
+    """The streams of all sketches."""
     united = frozenset[bytes]().union(*(sketch.streams for sketch in sketches))
     given_once = len({id(sketch) for sketch in sketches}) == len(sketches)
     if not given_once or len(united) < sum(len(sketch.streams) for sketch in sketches):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,10 +17,11 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
-from dptally.summaries.counter_sketch import CounterSketch, Reading
+from dptally.sources.frames import polars_array
+from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
-from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers, polars_array
+from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
 
 __all__ = ["UserMisraGries"]
 
@@ -93,7 +94,9 @@ class UserMisraGries(CounterSketch):
         """
         self._check_open()
         if type(rows).__module__.split(".")[0] == "polars" and type(rows).__name__ == "DataFrame":
-            rows = pa.table({str(place): polars_array(column) for place, column in enumerate(rows.get_columns())})
+            rows = pa.table(
+                {str(place): polars_array(column, views=True) for place, column in enumerate(rows.get_columns())}
+            )
         if isinstance(rows, pa.Table | pa.RecordBatch):
             if rows.num_columns != 2:
                 raise InvalidParameter(f"rows must have two columns, the user and the key, got {rows.num_columns}.")
@@ -120,7 +123,7 @@ class UserMisraGries(CounterSketch):
             InvalidSource: the keys are of another kind than this sketch has.
         """
         self._check_open()
-        take = self._reading().take
+        take = self._taking()
         for batch in batches:
             self._begin(batch.schema.types[1])
             take(batch)
@@ -187,28 +190,20 @@ class UserMisraGries(CounterSketch):
         """
         if not isinstance(unit, str):
             raise InvalidParameter("unit must be the name of one column.")
-        self._read(
-            path,
-            key=key,
-            unit=unit,
-            format_name=format,
-            memory_limit=memory_limit,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        self._read(path, key, unit, format, memory_limit, progress, checkpoint)
 
-    def _reading(self) -> Reading:
+    def _select(self, rows: Rows, session: Session) -> str:
+        hashed = f"SELECT u, k0, hash(u) AS h FROM ({rows.select(session)})"  # noqa: S608 - no value of the data
+        return f"SELECT u, k0 FROM ({hashed}) ORDER BY h, u"  # noqa: S608
+
+    def _taking(self) -> Callable[[pa.RecordBatch | None], None]:
         open_user = _OpenUser()
-
-        def select(rows: Rows, session: Session) -> str:
-            hashed = f"SELECT u, k0, hash(u) AS h FROM ({rows.select(session)})"  # noqa: S608 - no value of the data
-            return f"SELECT u, k0 FROM ({hashed}) ORDER BY h, u"  # noqa: S608
 
         def take(batch: pa.RecordBatch | None) -> None:
             for users, keys in open_user.add(batch):
                 self._add(keys, _starts(users))
 
-        return Reading(select, take)
+        return take
 
     def _empty_like(self, others: tuple[Self, ...]) -> Self:
         sketches = (self, *others)

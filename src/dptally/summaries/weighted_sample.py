@@ -8,20 +8,20 @@ and a second one counts them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.exact.integer_columns import integer_column, integers
+from dptally.exact.integer_columns import integer_column
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.columns import quote_literal
-from dptally.sources.engine import Session, check_memory_limit
-from dptally.summaries.counting import Counting, Progress
+from dptally.sources.engine import Session
+from dptally.summaries.counting import Counting, Progress, check_text
 from dptally.summaries.inclusion import RowHits
 
 __all__ = ["SampledFrequencies", "sample_keys"]
@@ -32,50 +32,21 @@ _MOST_NUMBERED_ROWS = 1 << 36  # rows drawn for before any is read; footers that
 
 
 class SampledFrequencies(Counting):
-    """Keys of a weighted sample with their true frequencies. Private: nothing of the data shows in its `repr`.
+    """Keys of a weighted sample with their true counts. Private: nothing of the data shows in its `repr`.
 
-    Sampling starts when `batches` is first advanced, and its result can be read once: reading again would draw again.
     Memory is proportional to the sample (and at most some hundred MB for buffers), not to the number of keys.
-
-    Attributes:
-        key: names of the key columns.
-        unit: None: every row is its own unit.
-        max_keys_per_unit: 1, for the same reason.
-        scheme: the inclusion probabilities.
     """
 
     def __init__(
         self, rows: Rows, scheme: Ppswor, *, bits: BitSource, memory_limit: str | None, progress: Progress | None
     ) -> None:
         super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
-        self.unit: str | None = None
-        self.max_keys_per_unit = 1
-        self.scheme = scheme
-        self._columns = ", ".join(f"k{i}" for i in range(len(self.key)))
+        self.scheme: Ppswor = scheme
         self._numbered: _NumberedRows | None = None
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-        """Yield sampled keys and their frequencies, in no particular order.
-
-        Yields:
-            A record batch with the key columns, and as many frequencies of at least 1. Each sampled key comes once.
-
-        Raises:
-            InvalidParameter: they have been read already.
-            InvalidSource: the data cannot be read as asked, or changed between the two passes, or memory or disk do
-                not suffice.
-        """
-        self._take()
-        try:
-            sampled = self._sample()
-            counted = self._count(sampled)
-            del sampled
-            names = list(self.key)
-            for batch in counted:
-                yield batch.select(range(len(names))).rename_columns(names), integers(batch.column(len(names)))
-            self._rows.check_unchanged()
-        finally:
-            self.close()
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        yield from self._count(self._sample())
+        self._rows.check_unchanged()
 
     def _sample(self) -> pa.Table:
         """First pass: the distinct keys of the rows that hit."""
@@ -100,7 +71,7 @@ class SampledFrequencies(Counting):
         if self._rows.nulls == "drop":
             sampled = sampled.drop_null()
         self._stop()
-        _check_text(sampled)
+        check_text(sampled)
         return sampled
 
     def _count(self, sampled: pa.Table) -> list[pa.RecordBatch]:
@@ -148,8 +119,6 @@ def sample_keys(
 ) -> SampledFrequencies:
     """Sample keys from raw rows in two passes, with memory proportional to the sample.
 
-    Nothing is read before `SampledFrequencies.batches` is advanced.
-
     Postcondition: a key with i rows is in the sample with probability exactly q_i = 1 - e^(-rate i), independently of
     all other keys; keys in the sample carry their exact number of rows.
 
@@ -157,11 +126,8 @@ def sample_keys(
         rows: what to sample; every row is its own unit, and the source can be read twice.
         scheme: ppswor with power 1, the one scheme under which rows can be drawn for one by one.
         bits: where the hits come from.
-        memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
-        progress: called with the stage and how much of it is done (None when unknown).
-
-    Raises:
-        InvalidParameter: the scheme cannot be sampled row by row, or the rows cannot.
+        memory_limit: as for `Counting`.
+        progress: as for `Counting`.
     """
     if not isinstance(scheme, Ppswor):
         raise InvalidParameter("sampling in two passes needs a Ppswor scheme; with any other, count the keys first.")
@@ -179,7 +145,6 @@ def sample_keys(
         raise InvalidParameter(
             "sampling in two passes reads the source twice, and this one can be read only once or may change."
         )
-    check_memory_limit(memory_limit)
     return SampledFrequencies(rows, scheme, bits=bits, memory_limit=memory_limit, progress=progress)
 
 
@@ -193,20 +158,15 @@ def _rows_that_hit(hit: RowHits, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield batch.take(integer_column(hits))
 
 
-class _NumberedRows:
+class _NumberedRows(NamedTuple):
     """Rows of Parquet files: SQL with the number of the file as f and of the row in it as r, and the files' lengths.
 
     Rows with null keys are among them. DuckDB does not push a filter on them into the file, which would double the
     time of a scan; they are left out of what was found instead, and `=` leaves them out of what is counted.
-
-    Attributes:
-        sql: selects them.
-        lengths: how many rows each file has.
     """
 
-    def __init__(self, sql: str, lengths: list[int]) -> None:
-        self.sql = sql
-        self.lengths = lengths
+    sql: str
+    lengths: list[int]
 
 
 def _number_rows(rows: Rows, session: Session) -> _NumberedRows | None:
@@ -248,13 +208,3 @@ def _table_of_hits(hits: Sequence[NDArray[np.int64]]) -> pa.Table:
     files = [np.full(len(numbers), file, dtype=np.int64) for file, numbers in enumerate(hits)]
     columns = [integer_column(np.concatenate(parts)) for parts in (files, hits)]
     return pa.Table.from_arrays(columns, names=["f", "r"])
-
-
-def _check_text(table: pa.Table) -> None:
-    valid = True
-    try:
-        table.validate(full=True)  # DuckDB passes the text of Arrow tables on without a look at its encoding
-    except pa.ArrowInvalid:
-        valid = False
-    if not valid:
-        raise InvalidSource("the source holds text that is not valid UTF-8.")

@@ -8,17 +8,20 @@ import socket
 import string
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.randomness.integers import whole_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    Numbers = tuple[NDArray[Any], NDArray[np.bool_]]
 
 __all__ = [
     "Bijection",
@@ -66,11 +69,23 @@ class Universe(Protocol):
 
 
 class _Numbered:
-    """What all universes share: one key at a time, through the bulk functions."""
+    """What all universes share. A kind has `_numbers` of an array of keys, and `_keys` of numbers."""
 
     name: str
     size: int
     type: pa.DataType
+
+    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the number of each key, and which keys are inside; see `Universe`."""
+        if isinstance(keys, pa.ChunkedArray):
+            keys = keys.combine_chunks()
+        if not isinstance(keys, pa.Array):
+            keys = self._array(keys)
+        return self._numbers(keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys)
+
+    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
+        return self._keys(whole_numbers(indices, self.size))
 
     def index(self, key: Any) -> int | None:
         """Return the number of one key, or None if it is outside."""
@@ -86,53 +101,54 @@ class _Numbered:
             raise InvalidParameter(f"index must be from 0 to {self.size - 1}, got {index}.")
         return self.keys(whole_numbers([index], self.size))[0].as_py()
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        raise NotImplementedError
-
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    def _array(self, keys: Sequence[Any]) -> pa.Array:
+        return pa.array(list(keys))
 
-def _as_array(keys: pa.Array | Sequence[Any]) -> pa.Array:
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-    if not isinstance(keys, pa.Array):
-        keys = pa.array(list(keys))
-    return keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
+    def _numbers(self, keys: pa.Array) -> Numbers:
+        raise NotImplementedError
 
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        raise NotImplementedError
 
-def _as_text(keys: pa.Array | Sequence[Any], name: str) -> pa.Array:
-    array = _as_array(keys)
-    if pa.types.is_null(array.type):
-        return array.cast(pa.string())
-    if not _is_text(array.type):
-        raise InvalidSource(f"keys of the universe {name!r} are text, but the key column holds {array.type}.")
-    return array.cast(pa.large_string()) if _is_view(array.type) else array
+    def _one_by_one(self, keys: Iterable[Any], number: Callable[[Any], int | None]) -> Numbers:
+        found = [None if key is None else number(key) for key in keys]
+        inside = np.array([number is not None for number in found], dtype=bool)
+        return whole_numbers([number or 0 for number in found], self.size), inside
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind))
+class _OfText(_Numbered):
+    """Keys that are text. A kind has the `_number` of one, or a `_pattern` and the `_matching` numbers of many."""
 
+    type = pa.string()
+    _pattern: str | None = None
 
-def _matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
-    """Which texts match from beginning to end; missing ones do not."""
-    found = pc.match_substring_regex(texts, rf"\A(?:{pattern})\z")
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)
+    def _numbers(self, keys: pa.Array) -> Numbers:
+        if pa.types.is_null(keys.type):
+            keys = keys.cast(pa.string())
+        if not _is_text(keys.type):
+            raise InvalidSource(f"keys of the universe {self.name!r} are text, but the key column holds {keys.type}.")
+        if self._pattern is None:
+            return self._one_by_one(keys.to_pylist(), self._number)
+        if pa.types.is_string_view(keys.type):
+            keys = keys.cast(pa.large_string())
+        found = pc.fill_null(pc.match_substring_regex(keys, rf"\A(?:{self._pattern})\z"), False)
+        inside = np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
+        numbers = whole_numbers(np.zeros(len(keys), dtype=np.uint64), self.size)
+        numbers[inside] = self._matching(keys.filter(found))
+        return numbers, inside
 
+    def _number(self, text: str) -> int | None:
+        raise NotImplementedError
 
-def _one_by_one(
-    texts: pa.Array, size: int, index: Callable[[str], int | None]
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    found = [None if text is None else index(text) for text in texts.to_pylist()]
-    inside = np.array([number is not None for number in found], dtype=bool)
-    return whole_numbers([number or 0 for number in found], size), inside
+    def _matching(self, texts: pa.Array) -> NDArray[Any]:
+        raise NotImplementedError
 
 
 class IntegerRange(_Numbered):
@@ -154,19 +170,30 @@ class IntegerRange(_Numbered):
         self.type = pa.int64() if high < 1 << 63 else pa.uint64()
         self.name = name or f"integers:{low}..{high}"
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        array = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else _python_integers(keys, self.name)
-        array = _as_array(array)
-        if _is_text(array.type):
-            return _one_by_one(array, self.size, self._number)
-        if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+    def _array(self, keys: Sequence[Any]) -> pa.Array:
+        """Python's whole numbers, or texts of them; those that fit no 64 bits are outside whatever the range."""
+        listed = list(keys)
+        if listed and all(isinstance(key, str) for key in listed):
+            return pa.array(listed, type=pa.string())
+        if any(isinstance(key, bool) or not isinstance(key, int | np.integer | None) for key in listed):
+            raise InvalidSource(f"keys of the universe {self.name!r} are whole numbers, but other types were given.")
+        whole = [None if key is None or not -(1 << 63) <= int(key) < _WORD else int(key) for key in listed]
+        if any(key is not None and key >= 1 << 63 for key in whole):
+            if any(key is not None and key < 0 for key in whole):
+                raise InvalidSource(f"keys of the universe {self.name!r} fit neither int64 nor uint64 together.")
+            return pa.array(whole, type=pa.uint64())
+        return pa.array(whole, type=pa.int64())
+
+    def _numbers(self, keys: pa.Array) -> Numbers:
+        if _is_text(keys.type):
+            return self._one_by_one(keys.to_pylist(), self._number)
+        if not (pa.types.is_integer(keys.type) or pa.types.is_null(keys.type)):
             raise InvalidSource(
-                f"keys of the universe {self.name!r} are whole numbers, but the key column holds {array.type}."
+                f"keys of the universe {self.name!r} are whole numbers, but the key column holds {keys.type}."
             )
-        signed = not pa.types.is_unsigned_integer(array.type)
-        inside = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        wide = pc.fill_null(array.cast(pa.int64() if signed else pa.uint64()), 0).to_numpy()
+        signed = not pa.types.is_unsigned_integer(keys.type)
+        inside = np.asarray(keys.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        wide = pc.fill_null(keys.cast(pa.int64() if signed else pa.uint64()), 0).to_numpy()
         low, high = self._low, self._low + self.size - 1
         ends = np.iinfo(wide.dtype)
         if low > ends.max or high < ends.min:
@@ -183,28 +210,12 @@ class IntegerRange(_Numbered):
         number = int(text) - self._low
         return number if 0 <= number < self.size else None
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        moved = whole_numbers(indices, self.size) + np.uint64(self._low % _WORD)
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        moved = numbers + np.uint64(self._low % _WORD)
         return pa.array(moved.astype(np.int64) if self.type == pa.int64() else moved, type=self.type)
 
 
-def _python_integers(keys: Iterable[Any], name: str) -> pa.Array:
-    """Python's whole numbers; those that fit no 64 bits are outside whatever the range."""
-    listed = list(keys)
-    if listed and all(isinstance(key, str) for key in listed):
-        return pa.array(listed, type=pa.string())
-    if any(isinstance(key, bool) or not isinstance(key, int | np.integer | None) for key in listed):
-        raise InvalidSource(f"keys of the universe {name!r} are whole numbers, but other types were given.")
-    whole = [None if key is None or not -(1 << 63) <= int(key) < _WORD else int(key) for key in listed]
-    if any(key is not None and key >= 1 << 63 for key in whole):
-        if any(key is not None and key < 0 for key in whole):
-            raise InvalidSource(f"keys of the universe {name!r} fit neither int64 nor uint64 together.")
-        return pa.array(whole, type=pa.uint64())
-    return pa.array(whole, type=pa.int64())
-
-
-class Ipv4(_Numbered):
+class Ipv4(_OfText):
     """IPv4 addresses, "192.0.2.1": four numbers from 0 to 255 without leading zeros.
 
     >>> Ipv4().index("0.0.1.0"), Ipv4().index("01.2.3.4"), Ipv4().key(2**32 - 1)
@@ -213,28 +224,22 @@ class Ipv4(_Numbered):
 
     name = "ipv4"
     size = 1 << 32
-    type = pa.string()
     _part = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+    _pattern = rf"{_part}(?:\.{_part}){{3}}"
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        texts = _as_text(keys, self.name)
-        inside = _matches(texts, rf"{self._part}(?:\.{self._part}){{3}}")
-        parts = pc.list_flatten(pc.split_pattern(texts.filter(pa.array(inside)), "."))
-        numbers = np.zeros(len(texts), dtype=np.uint64)
+    def _matching(self, texts: pa.Array) -> NDArray[Any]:
+        parts = pc.list_flatten(pc.split_pattern(texts, "."))
         columns = parts.cast(pa.uint64()).to_numpy(zero_copy_only=False).reshape(-1, 4)
-        numbers[inside] = columns @ np.array([1 << 24, 1 << 16, 1 << 8, 1], dtype=np.uint64)
-        return numbers, inside
+        numbers: NDArray[Any] = columns @ np.array([1 << 24, 1 << 16, 1 << 8, 1], dtype=np.uint64)
+        return numbers
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        numbers = whole_numbers(indices, self.size)
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
         written = pa.array([str(part) for part in range(256)])
         parts = [written.take(pa.array((numbers >> np.uint64(by)) & np.uint64(255))) for by in (24, 16, 8, 0)]
         return pc.binary_join_element_wise(*parts, ".")
 
 
-class Ipv6(_Numbered):
+class Ipv6(_OfText):
     """IPv6 addresses in one written form: lower case, no leading zeros, "::" for the first longest run of zero groups.
 
     A run of one zero group is written "0". The end is never dotted, so that the form does not depend on the prefix.
@@ -245,24 +250,16 @@ class Ipv6(_Numbered):
 
     name = "ipv6"
     size = 1 << 128
-    type = pa.string()
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
-
-    @staticmethod
-    def _number(text: str) -> int | None:
+    def _number(self, text: str) -> int | None:
         try:
             packed = socket.inet_pton(socket.AF_INET6, text)
         except (OSError, ValueError):  # ValueError: a zero character within
             return None
-        number = int.from_bytes(packed, "big")
-        return number if _compressed(packed) == text else None
+        return int.from_bytes(packed, "big") if _compressed(packed) == text else None
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        return pa.array([_compressed(int(number).to_bytes(16, "big")) for number in indices], type=pa.string())
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        return pa.array([_compressed(int(number).to_bytes(16, "big")) for number in numbers], type=pa.string())
 
 
 _ZERO_RUNS = [":0" * length + ":" for length in range(8, 1, -1)]
@@ -278,7 +275,7 @@ def _compressed(packed: bytes) -> str:
     return groups[1:-1]
 
 
-class Uuids(_Numbered):
+class Uuids(_OfText):
     """UUIDs in lower case with dashes, whatever their version.
 
     >>> Uuids().key(1), Uuids().index("00000000-0000-0000-0000-00000000000A")
@@ -287,20 +284,14 @@ class Uuids(_Numbered):
 
     name = "uuid"
     size = 1 << 128
-    type = pa.string()
+    _pattern = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        texts = _as_text(keys, self.name)
-        inside = _matches(texts, "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-        plain = pc.replace_substring(texts.filter(pa.array(inside)), "-", "").to_pylist()
-        numbers = np.zeros(len(texts), dtype=object)
-        numbers[inside] = whole_numbers([int(text, 16) for text in plain], self.size)
-        return numbers, inside
+    def _matching(self, texts: pa.Array) -> NDArray[Any]:
+        plain = pc.replace_substring(texts, "-", "").to_pylist()
+        return whole_numbers([int(text, 16) for text in plain], self.size)
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        plain = [f"{int(number):032x}" for number in indices]
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        plain = [f"{int(number):032x}" for number in numbers]
         return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in plain], type=pa.string())
 
 
@@ -317,22 +308,19 @@ class Dates(_Numbered):
     type = pa.date32()
     _first = -719_162  # days from 1970-01-01
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        array = _as_array(keys)
-        if _is_text(array.type):
-            return _one_by_one(array, self.size, self._number)
-        if pa.types.is_null(array.type):
-            array = array.cast(pa.date32())
-        if not pa.types.is_date32(array.type):
-            raise InvalidSource(f"keys of the universe 'date' are dates, but the key column holds {array.type}.")
-        days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy().astype(np.int64) - self._first
-        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    def _numbers(self, keys: pa.Array) -> Numbers:
+        if _is_text(keys.type):
+            return self._one_by_one(keys.to_pylist(), self._number)
+        if pa.types.is_null(keys.type):
+            keys = keys.cast(pa.date32())
+        if not pa.types.is_date32(keys.type):
+            raise InvalidSource(f"keys of the universe 'date' are dates, but the key column holds {keys.type}.")
+        days = pc.fill_null(keys.cast(pa.int32()), 0).to_numpy().astype(np.int64) - self._first
+        valid = np.asarray(keys.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
         inside = valid & (days >= 0) & (days < self.size)
         return np.where(inside, days, 0).astype(np.uint64), inside
 
-    @staticmethod
-    def _number(text: str) -> int | None:
+    def _number(self, text: str) -> int | None:
         if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII):
             return None
         try:
@@ -340,13 +328,12 @@ class Dates(_Numbered):
         except ValueError:
             return None
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        days = whole_numbers(indices, self.size).astype(np.int64) + self._first
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        days = numbers.astype(np.int64) + self._first
         return pa.array(days.astype(np.int32)).cast(pa.date32())
 
 
-class PhoneNumbers(_Numbered):
+class PhoneNumbers(_OfText):
     """Telephone numbers (ITU-T E.164): "+" and 1 to 15 digits, the first of them not 0.
 
     >>> PhoneNumbers().index("+1"), PhoneNumbers().index("+0441"), PhoneNumbers().key(PhoneNumbers().size - 1)
@@ -355,44 +342,31 @@ class PhoneNumbers(_Numbered):
 
     name = "e164"
     size = 10**15 - 1
-    type = pa.string()
+    _pattern = r"\+[1-9][0-9]{0,14}"
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        texts = _as_text(keys, self.name)
-        inside = _matches(texts, r"\+[1-9][0-9]{0,14}")
-        digits = pc.utf8_slice_codeunits(texts.filter(pa.array(inside)), 1)
-        numbers = np.zeros(len(texts), dtype=np.uint64)
-        numbers[inside] = digits.cast(pa.uint64()).to_numpy(zero_copy_only=False) - np.uint64(1)
-        return numbers, inside
+    def _matching(self, texts: pa.Array) -> NDArray[Any]:
+        digits = pc.utf8_slice_codeunits(texts, 1).cast(pa.uint64())
+        numbers: NDArray[Any] = digits.to_numpy(zero_copy_only=False) - np.uint64(1)
+        return numbers
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        digits = pa.array(whole_numbers(indices, self.size) + np.uint64(1)).cast(pa.string())
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        digits = pa.array(numbers + np.uint64(1)).cast(pa.string())
         return pc.binary_join_element_wise(pa.scalar("+"), digits, "")
 
 
-class FixedStrings(_Numbered):
-    """Strings of one length over an alphabet, in the order of the alphabet as given.
+class _Strings(_OfText):
+    """Strings of some lengths over an alphabet: shorter ones first, then in the order of the alphabet."""
 
-    >>> FixedStrings(4, "ACGT").index("ACGT"), FixedStrings(4, "ACGT").key(255)
-    (27, 'TTTT')
-    """
-
-    type = pa.string()
-
-    def __init__(self, length: int, alphabet: str) -> None:
-        self._digits = _alphabet(alphabet)
-        self._alphabet, self._length = alphabet, _length(length, len(alphabet))
-        self.size = len(alphabet) ** self._length
-        self.name = f"strings:{length}:{alphabet}"
-
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
+    def __init__(self, name: str, shortest: int, longest: int, alphabet: str) -> None:
+        self.name = name
+        self._alphabet, self._lengths = alphabet, range(shortest, longest + 1)
+        self._digits = {character: digit for digit, character in enumerate(alphabet)}
+        # Where strings of each length begin, and how many there are.
+        self._starts: list[int] = [0, *accumulate(len(alphabet) ** length for length in self._lengths)]
+        self.size = self._starts[-1]
 
     def _number(self, text: str) -> int | None:
-        if len(text) != self._length:
+        if len(text) not in self._lengths:
             return None
         number = 0
         try:
@@ -400,84 +374,63 @@ class FixedStrings(_Numbered):
                 number = number * len(self._digits) + self._digits[character]
         except KeyError:
             return None
-        return number
+        return self._starts[len(text) - self._lengths[0]] + number
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        return _written(whole_numbers(indices, self.size), self._length, self._alphabet)
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        starts = whole_numbers(self._starts[:-1], self.size)
+        places = np.searchsorted(starts, numbers, side="right") - 1
+        groups = [np.flatnonzero(places == place) for place in range(len(starts))]
+        words = [
+            self._written(numbers[group] - start, length)
+            for group, start, length in zip(groups, starts, self._lengths, strict=True)
+        ]
+        return pa.concat_arrays(words).take(pa.array(np.argsort(np.concatenate(groups))))
+
+    def _written(self, numbers: NDArray[Any], length: int) -> pa.Array:
+        """Numbers as strings of one length, with the characters of the alphabet as digits."""
+        digits = np.array([ord(character) for character in self._alphabet], dtype=np.uint32)
+        codes = np.empty((len(numbers), length), dtype=np.uint32)
+        base = numbers.dtype.type(len(digits)) if numbers.dtype != object else len(digits)
+        for place in reversed(range(length)):
+            codes[:, place] = digits[(numbers % base).astype(np.intp)]
+            numbers = numbers // base
+        return pa.array(codes.view(f"<U{length}").reshape(-1), type=pa.string())
 
 
-class Words(_Numbered):
+class Words(_Strings):
     """Words of 1 to `longest` characters over an alphabet: shorter ones first, then in the order of the alphabet.
 
     >>> Words(12).index("a"), Words(12).index("aa"), Words(12).index("Hello"), Words(2).size
     (0, 26, None, 702)
     """
 
-    type = pa.string()
-
     def __init__(self, longest: int, alphabet: str = string.ascii_lowercase) -> None:
-        self._digits = _alphabet(alphabet)
-        self._alphabet, self._longest = alphabet, _length(longest, len(alphabet))
-        # Where words of each length begin.
-        self._starts: list[int] = [
-            sum(len(alphabet) ** shorter for shorter in range(1, n)) for n in range(1, longest + 2)
-        ]
-        self.size = self._starts[-1]
-        self.name = f"words:{longest}" if alphabet == string.ascii_lowercase else f"words:{longest}:{alphabet}"
-
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
-        return _one_by_one(_as_text(keys, self.name), self.size, self._number)
-
-    def _number(self, text: str) -> int | None:
-        if not 1 <= len(text) <= self._longest:
-            return None
-        number = 0
-        try:
-            for character in text:
-                number = number * len(self._digits) + self._digits[character]
-        except KeyError:
-            return None
-        return self._starts[len(text) - 1] + number
-
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        numbers = whole_numbers(indices, self.size)
-        starts = whole_numbers(self._starts[:-1], self.size)
-        shorter = np.searchsorted(starts, numbers, side="right") - 1
-        groups = [np.flatnonzero(shorter == place) for place in range(self._longest)]
-        words = [
-            _written(numbers[group] - starts[place], place + 1, self._alphabet) for place, group in enumerate(groups)
-        ]
-        return pa.concat_arrays(words).take(pa.array(np.argsort(np.concatenate(groups))))
+        _check_strings(longest, alphabet)
+        own = "" if alphabet == string.ascii_lowercase else f":{alphabet}"
+        super().__init__(f"words:{longest}{own}", 1, longest, alphabet)
 
 
-def _written(numbers: NDArray[Any], length: int, alphabet: str) -> pa.Array:
-    """Numbers as strings of one length, with the characters of the alphabet as digits."""
-    digits = np.array([ord(character) for character in alphabet], dtype=np.uint32)
-    codes = np.empty((len(numbers), length), dtype=np.uint32)
-    base = numbers.dtype.type(len(alphabet)) if numbers.dtype != object else len(alphabet)
-    for place in reversed(range(length)):
-        codes[:, place] = digits[(numbers % base).astype(np.intp)]
-        numbers = numbers // base
-    return pa.array(codes.view(f"<U{length}").reshape(-1), type=pa.string())
+class FixedStrings(_Strings):
+    """Strings of one length over an alphabet, in the order of the alphabet as given.
+
+    >>> FixedStrings(4, "ACGT").index("ACGT"), FixedStrings(4, "ACGT").key(255)
+    (27, 'TTTT')
+    """
+
+    def __init__(self, length: int, alphabet: str) -> None:
+        _check_strings(length, alphabet)
+        super().__init__(f"strings:{length}:{alphabet}", length, length, alphabet)
 
 
-def _alphabet(alphabet: str) -> dict[str, int]:
+def _check_strings(length: int, alphabet: str) -> None:
     if not isinstance(alphabet, str) or not alphabet or len(set(alphabet)) < len(alphabet):
         raise InvalidParameter("an alphabet must be a text of distinct characters, at least one.")
     if any(character == "\0" or 0xD800 <= ord(character) <= 0xDFFF for character in alphabet):
         raise InvalidParameter("an alphabet must consist of characters that can be written in UTF-8, without the zero.")
-    return {character: digit for digit, character in enumerate(alphabet)}
-
-
-def _length(length: int, characters: int) -> int:
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise InvalidParameter(f"the length of strings must be a whole number of at least 1, got {length}.")
-    if length > 256 or characters**length > _LARGEST_SIZE // 2:
+    if length > 256 or len(alphabet) ** length > _LARGEST_SIZE // 2:
         raise InvalidParameter("the universe of strings must have at most 2^255 members, none longer than 256.")
-    return length
 
 
 class Bijection(_Numbered):
@@ -516,16 +469,8 @@ class Bijection(_Numbered):
     def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the number of each key, and which keys are inside; see `Universe`."""
         listed = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
-        failed = False
-        found: list[int | None] = []
-        try:
-            found = [None if key is None else self._number(key) for key in listed]
-        except Exception:
-            failed = True  # raised below, so that nothing of the key is chained to the error
-        if failed:
-            raise InvalidSource(f"the index function of the universe {self.name!r} failed: it must return None.")
-        inside = np.array([number is not None for number in found], dtype=bool)
-        return whole_numbers([number or 0 for number in found], self.size), inside
+        failed = f"the index function of the universe {self.name!r} failed: it must return None."
+        return attempt(lambda: self._one_by_one(listed, self._number), lambda _: InvalidSource(failed))
 
     def _number(self, key: Any) -> int | None:
         number = self._index_of(key)
@@ -533,9 +478,8 @@ class Bijection(_Numbered):
             return None
         return int(number)
 
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-        return pa.array([self._key_of(int(number)) for number in indices], type=self.type)
+    def _keys(self, numbers: NDArray[Any]) -> pa.Array:
+        return pa.array([self._key_of(int(number)) for number in numbers], type=self.type)
 
 
 _NAMED: dict[str, Callable[[], Universe]] = {
