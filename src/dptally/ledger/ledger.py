@@ -474,7 +474,7 @@ class Ledger:
         found = cls.__new__(cls)
         found.path = Path(path)
         if not found.path.is_file():
-            raise InvalidParameter(f"{found.path} is not there.")
+            raise InvalidParameter(f"{found.path} does not exist.")
         found._storage, found._accounts = Storage(found.path), Accounts(str(found.path))
         with found._storage.reading() as noted:
             found._read_all()
