@@ -89,7 +89,7 @@ class Ledger:
             raise InvalidParameter(f"accounting must be 'basic' or 'tight', got {str(accounting)[:40]!r}.")
         asked = _as_budget(epsilon, delta)
         named = (
-            None if sources is None else tuple(str(check_name("a source", name, optional=False)) for name in sources)
+            None if sources is None else tuple(check_name("a source", name, optional=False) or "" for name in sources)
         )
         if self.path.is_dir():
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
@@ -273,6 +273,7 @@ class Ledger:
             raise InvalidParameter("epsilon and delta have too many digits for a ledger.")
         check_name("source", source)
         check_name("who", who)
+        labels = {"source": source, "unit": unit, "partitioning": partitioning, "part": part, "who": who, "note": note}
         group = _group(partitioning, part)
         if self.sources and source not in self.sources:
             raise InvalidParameter(f"source must be one of {', '.join(map(repr, self.sources))} in this ledger.")
@@ -283,18 +284,7 @@ class Ledger:
         with self._writing():
             self._refuse(spending, group, unit)
             number = len(self._accounts.entries) + 1
-            entry_hash = self._append(
-                "reserved",
-                number,
-                who=who,
-                source=source,
-                unit=unit,
-                partitioning=partitioning,
-                part=part,
-                spending=text,
-                release_id=release_id,
-                note=note,
-            )
+            entry_hash = self._append("reserved", number, spending=text, release_id=release_id, **labels)
         return Reservation(self, Record(release_id, self.ledger_id, None, entry_hash), number)
 
     def check(self, spending: Spending, *, partitioning: str | None = None, part: str | None = None) -> None:
@@ -441,11 +431,8 @@ class Ledger:
         if entry is None:
             raise PrivacyViolation("the release is not recorded in this ledger: its history was cut or rewritten.")
         spent = entry.spending
-        if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != (
-            guarantee.mechanism,
-            guarantee.epsilon,
-            guarantee.delta,
-        ):
+        stated = guarantee.mechanism, guarantee.epsilon, guarantee.delta
+        if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != stated:
             raise PrivacyViolation("the ledger has another spending where the release names one.")
         return entry
 
@@ -481,8 +468,8 @@ class Ledger:
             if found._note_problem(noted) is None:
                 raise InvalidParameter(f"the note of {found.path} is as it should be; there is nothing to restore.")
         with found._writing(restore=True):
-            said = None if noted is None else {"noted": {"sequence": noted.new[0], "hash": noted.new[1]}}
-            found._append("note restored", 0, who=who, note=stated, spending=None if said is None else _json(said))
+            said = None if noted is None else _json({"noted": {"sequence": noted.new[0], "hash": noted.new[1]}})
+            found._append("note restored", 0, who=who, note=stated, spending=said)
         found._refresh()
         return found
 
@@ -590,15 +577,8 @@ class Account:
 
     def reserve(self, spending: Spending, *, unit: str | None = None, note: str | None = None) -> Reservation:
         """As `Ledger.reserve`; the account's name for the unit, if it has one, stands for the release's own."""
-        return self.ledger.reserve(
-            spending,
-            source=self.source,
-            unit=self.unit or unit,
-            partitioning=self.partitioning,
-            part=self.part,
-            who=self.who,
-            note=note,
-        )
+        labels = {name: getattr(self, name) for name in ("source", "partitioning", "part", "who")}
+        return self.ledger.reserve(spending, unit=self.unit or unit, note=note, **labels)
 
 
 class Reservation:
@@ -680,9 +660,7 @@ def _header(budget: Budget, sources: tuple[str, ...]) -> Row:
 
 def _group(partitioning: str | None, part: str | None) -> Group:
     if (partitioning is None) != (part is None):
-        raise InvalidParameter(
-            "partitioning and part go together: how units are divided, and which of the parts it is."
-        )
+        raise InvalidParameter("partitioning and part go together: how units are divided, and which part it is.")
     check_name("partitioning", partitioning)
     check_name("part", part)
     return None if partitioning is None or part is None else (partitioning, part)
