@@ -86,7 +86,7 @@ def short_above(number: Fraction) -> Fraction:
 def optimal_total(
     events: Iterable[Spending], *, epsilon: Fraction, delta: Fraction, with_epsilon: bool = False
 ) -> Total:
-    """Optimal composition of what is known as (e, d)-private; `with_epsilon`: also the epsilon at the budget's delta."""
+    """Optimal composition of what is known as (e, d)-private; `with_epsilon`: find its epsilon at delta, too."""
     every = Counter((event.epsilon, event.delta) for event in events)
     parts = Counter({Part(e, d): times for (e, d), times in every.items()})
     return _total("optimal", parts, epsilon, delta, with_epsilon)
