@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from dptally.audit.exact_grid import SUBJECTS, audit_exactly
+from dptally.audit.exact_grid import audit_exactly, subjects
 from dptally.audit.examination import Examination
 from dptally.audit.random_settings import Chooser
 from dptally.errors import InvalidParameter
 from tests.audit.injected_faults import examined_with
 
 SEED = 11
+SUBJECTS = subjects()
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
