@@ -79,7 +79,7 @@ def test_composition_agrees_with_the_builder() -> None:
 def test_masses_refuse_what_is_no_law() -> None:
     """Masses that do not add up, are negative, or are no multiples of the unit, are refused."""
     for row in ({1: Fraction(1, 3)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}, {1: Fraction(1, 2)}):
-        with pytest.raises(ValueError, match=r"add up|negative"):
+        with pytest.raises(ValueError, match=r"sum to one|negative"):
             as_masses(row, 4)
 
 
