@@ -14,7 +14,7 @@ from dptally.audit.divergences import as_masses, composed, composed_at_least, ex
 from dptally.audit.drawn_rows import follows_rows
 from dptally.audit.enclosures import exponential
 from dptally.audit.events import Neighbours, Sample, lower_bound
-from dptally.audit.random_settings import Chooser
+from dptally.audit.random_settings import RandomSettings
 from dptally.exact import exp_bounds
 from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
@@ -93,9 +93,9 @@ def test_draws_are_followed_border_by_border() -> None:
 
 def test_settings_repeat_and_spread() -> None:
     """The same seed and place give the same choices; spread numbers are in their range and of several kinds."""
-    one, other = Chooser(3, 7), Chooser(3, 7)
+    one, other = RandomSettings(3, 7), RandomSettings(3, 7)
     assert [one.number(0, 99) for _ in range(20)] == [other.number(0, 99) for _ in range(20)]
-    found = [Chooser(3, place).spread(1e-9, 0.1) for place in range(60)]
+    found = [RandomSettings(3, place).spread(1e-9, 0.1) for place in range(60)]
     assert all(Fraction(1, 2 * 10**9) <= number <= Fraction(11, 100) for number in found)
     assert any(number.denominator & (number.denominator - 1) == 0 for number in found) and min(found) < 1e-6
 

@@ -197,13 +197,13 @@ def _most_runs(box: BlackBox, runs: int) -> int:
 def _audit(
     box: BlackBox, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, control: str, alpha: float
 ) -> BlackBoxFinding:
-    promised = Fraction(0) if box.mechanism.pure else delta
+    claimed_delta = Fraction(0) if box.mechanism.pure else delta
     # In memory where there is such a place: every file is on disk when it is complete, and there are thousands.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - made-up data, in a directory of its own
     with tempfile.TemporaryDirectory(dir=memory) as directory:
-        pairs = box.observe(box.mechanism, *made_for(epsilon, promised, control), runs, bits, Path(directory))
-    bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(promised), alpha=alpha)
-    return BlackBoxFinding(box.name, control, epsilon, promised, bound, 1 - alpha)
+        pairs = box.observe(box.mechanism, *made_for(epsilon, claimed_delta, control), runs, bits, Path(directory))
+    bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(claimed_delta), alpha=alpha)
+    return BlackBoxFinding(box.name, control, epsilon, claimed_delta, bound, 1 - alpha)
 
 
 def _bits(seed: int | None, number: int) -> BitSource:

@@ -21,7 +21,7 @@ from dptally.audit.exact_pure import audit_compact, audit_dense, audit_sparse, a
 from dptally.audit.exact_rounds import audit_ranges, audit_rounds
 from dptally.audit.exact_sketches import audit_pure_sketch, audit_shared_noise, audit_summed_sketches
 from dptally.audit.findings import ExactFinding
-from dptally.audit.random_settings import Chooser
+from dptally.audit.random_settings import RandomSettings
 from dptally.audit.subjects import OTHERS, Subject, asked_for, mechanisms
 
 __all__ = ["ExactAudit", "audit_exactly", "subjects"]
@@ -30,7 +30,7 @@ _PER_CONTROL = 6  # settings with each control, for each mechanism
 _CHUNK = 16
 _DELTA, _EPSILON, _BOTH = (DELTA_TIMES_4,), (EPSILON_TIMES_2,), (DELTA_TIMES_4, EPSILON_TIMES_2)
 
-_KINDS: dict[str, tuple[Callable[[Subject, Chooser, int, str], ExactFinding], tuple[str, ...]]] = {
+_KINDS: dict[str, tuple[Callable[[Subject, RandomSettings, int, str], ExactFinding], tuple[str, ...]]] = {
     "rows": (audit_rows, _BOTH),
     "sampled rows": (audit_sampled, _BOTH),
     "rows of a unit": (audit_unit_rows, _BOTH),
@@ -52,9 +52,8 @@ def subjects() -> tuple[Subject, ...]:
     found = []
     for mechanism in known:
         for exact in mechanism.audits.exact:
-            kind, controls = _KINDS[exact.kind]
-            if mechanism.pure:
-                controls = tuple(control for control in controls if control == EPSILON_TIMES_2)
+            kind, found_by_kind = _KINDS[exact.kind]
+            controls = found_by_kind if exact.controls is None else exact.controls
             found.append(
                 Subject(exact.title or mechanism.name, mechanism, (mechanism.name,), kind, exact.weight, controls)
             )
@@ -177,4 +176,4 @@ def _in_processes(work: list[tuple[int, str, int, str]], processes: int) -> Iter
 def _audit_one(work: tuple[int, str, int, str]) -> ExactFinding:
     seed, name, place, control = work
     subject = next(subject for subject in subjects() if subject.name == name)
-    return subject.audit(Chooser(seed, place), place, control)
+    return subject.audit(RandomSettings(seed, place), place, control)

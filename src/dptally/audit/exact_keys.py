@@ -19,7 +19,7 @@ from dptally.verifiers.gaussian import working_precision
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
     from dptally.audit.subjects import Subject
 
 __all__ = [
@@ -39,7 +39,7 @@ _ALL_ROWS = 160  # laws with fewer rows are compared row by row; of others some 
 _UNITS = (1, 1, 1, 2, 2, 3, 5, 10, 30)
 
 
-def audit_rows(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """A law for single keys: pairs of rows of what is drawn from, and a unit of several keys."""
     epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-12, 0.1)
     keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
@@ -47,14 +47,14 @@ def audit_rows(subject: Subject, choose: Chooser, place: int, control: str) -> E
     check = Examination(subject.name, place, epsilon, delta, {"keys": keys, "values": values}, control)
     claimed = share_between_keys(epsilon, delta, keys) if delta else (epsilon / keys, delta)
     law = subject.law(*made_for(*claimed, control), values=values)
-    width = getattr(law, "width", None) or law.first_frequency(Fraction(1)) or _ALL_ROWS
+    width: int = getattr(law, "width", getattr(law, "largest", _ALL_ROWS))
     compare_shift_rows(check, law, width, claimed, choose)
     check.together(keys, epsilon=claimed[0])
     return check.finding()
 
 
 def compare_shift_rows(
-    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: Chooser
+    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: RandomSettings
 ) -> None:
     """Compare neighbouring rows of a law up to `width`, from where on every key is reported, and draws with rows."""
     rows: dict[int, dict[Any, int]] = {}
@@ -77,7 +77,7 @@ def compare_shift_rows(
         check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
 
 
-def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
+def _chosen_rows(width: int, threshold: int, choose: RandomSettings) -> list[int]:
     """All rows of a short law; of a long one the first, those around the threshold and the end, and random ones."""
     if width <= _ALL_ROWS:
         return list(range(1, width + 2))
@@ -85,7 +85,7 @@ def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
     return sorted({row for row in (*near, *choose.some(1, width, 12)) if row >= 1})
 
 
-def audit_sampled(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_sampled(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """With a sampling scheme: rows from 1 on and far out, and whether keys are reported no more often than sampled."""
     epsilon, delta = choose.spread(0.1, 4), choose.spread(1e-10, 0.05)
     values = choose.number(0, 3) > 0
@@ -110,7 +110,7 @@ def audit_sampled(subject: Subject, choose: Chooser, place: int, control: str) -
     return check.finding()
 
 
-def _scheme(choose: Chooser) -> Scheme:
+def _scheme(choose: RandomSettings) -> Scheme:
     kind = choose.number(0, 4)
     if kind == 0:
         steps = sorted(choose.spread(0.001, 1) for _ in range(choose.number(1, 12)))
@@ -132,7 +132,7 @@ def _included(scheme: Scheme, frequency: int) -> Fraction:
         return min(Fraction(1), ends(taken)[1])
 
 
-def audit_unit_rows(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_unit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Noise and a threshold, for all keys of a unit at once."""
     epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-10, 0.1)
     keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
@@ -142,7 +142,7 @@ def audit_unit_rows(subject: Subject, choose: Chooser, place: int, control: str)
     return check.finding()
 
 
-def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: Chooser) -> None:
+def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: RandomSettings) -> None:
     """Compare data sets that differ in `keys` keys, of which some are missing in one of them.
 
     One key is compared in exact numbers; several are written out if that is short, and otherwise bounded from below.
@@ -167,7 +167,7 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
     check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
 
 
-def audit_merged_sketch(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_merged_sketch(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
     from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 
@@ -192,7 +192,7 @@ def audit_merged_sketch(subject: Subject, choose: Chooser, place: int, control: 
     return check.finding()
 
 
-def audit_binomial_rows(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_binomial_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Sampling alone: binomial rows, written out from factorials."""
     epsilon, delta = choose.spread(0.3, 4), choose.spread(1e-9, 0.1)
     keys, rate = choose.one_of((1, 1, 1, 2, 3, 5)), choose.spread(0.02, 0.6)
@@ -211,7 +211,7 @@ def compare_sampling_rows(
     rate: Fraction,
     threshold: int,
     claimed: tuple[Fraction, Fraction],
-    choose: Chooser,
+    choose: RandomSettings,
     *,
     law: SampleAndThreshold | None = None,
 ) -> None:

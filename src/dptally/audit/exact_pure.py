@@ -16,7 +16,7 @@ from dptally.laws.total_noise import noise_scale
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
     from dptally.audit.subjects import Subject
 
 __all__ = [
@@ -35,7 +35,7 @@ def _made(epsilon: Fraction, control: str) -> Fraction:
     return made_for(epsilon, Fraction(0), control)[0]
 
 
-def audit_dense(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_dense(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """A value for every key of a list: whole rows for small bounds, windows around the count for large ones."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 7, 30, 100, 1000, 1 << 40))
@@ -46,7 +46,7 @@ def audit_dense(subject: Subject, choose: Chooser, place: int, control: str) -> 
     return check.finding()
 
 
-def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: Chooser) -> None:
+def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: RandomSettings) -> None:
     """Compare rows at the ends of the range and in the middle."""
     bound = law.bound
     for count in sorted({1, bound, *choose.some(1, bound, 3)}):
@@ -64,7 +64,7 @@ def _window(law: DyadicGeometric, count: int, middle: int) -> dict[Any, int]:
     return row
 
 
-def audit_sparse(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The noise of every key of a universe, with a small bound so that rows can be written out."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 5, 12, 25))
@@ -80,7 +80,7 @@ def audit_sparse(subject: Subject, choose: Chooser, place: int, control: str) ->
     return check.finding()
 
 
-def audit_strict_sparse(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_strict_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The version of fixed time: its noise, and whether the random release hides how far the draw is from its law."""
     epsilon = choose.spread(0.2, 3)
     bound, keep, mixing = choose.one_of((2, 5, 20)), choose.one_of((1, 4, 20)), choose.one_of((20, 40))
@@ -110,7 +110,7 @@ def audit_strict_sparse(subject: Subject, choose: Chooser, place: int, control: 
     return check.finding()
 
 
-def audit_compact(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_compact(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """One polynomial for all keys: the chance of every element at one key, for neighbouring counts."""
     epsilon = choose.spread(0.2, 5)
     keys, rule = choose.one_of((1, 1, 2, 4)), choose.one_of(("subsample", "refuse"))
@@ -148,7 +148,7 @@ def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, s
     return chances
 
 
-def audit_total(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_total(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The private number of occurrences: geometric noise with a whole scale, clamped at 0."""
     epsilon = choose.spread(0.001, 5)
     check = Examination(subject.name, place, epsilon, Fraction(0), {}, control)

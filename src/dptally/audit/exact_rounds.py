@@ -17,7 +17,7 @@ from dptally.privacy.composition import share_between_keys
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
     from dptally.audit.subjects import Subject
 
 __all__ = ["audit_ranges", "audit_rounds"]
@@ -25,10 +25,10 @@ __all__ = ["audit_ranges", "audit_rounds"]
 _LONGEST = 300
 
 
-def audit_rounds(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_rounds(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Heavy hitters: the same unit in every round, in a prefix of any frequency.
 
-    Rounds are independent given what was asked, so a unit that has a part in all of them is judged by products of
+    Rounds are independent given what was asked, so a unit that has a part in all of them is examined by products of
     binomial rows: written out for two short ones, bounded from below otherwise.
     """
     # Few settings, each of which costs a second to choose a law for: they are kept by the chooser of laws.
@@ -50,17 +50,17 @@ def audit_rounds(subject: Subject, choose: Chooser, place: int, control: str) ->
     return check.finding()
 
 
-def audit_ranges(subject: Subject, choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_ranges(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Trees of counts: one node of each level, by the law of each."""
     epsilon, delta = choose.spread(0.5, 5), choose.spread(1e-9, 0.05)
     levels = choose.one_of((1, 2, 3, 5, 8))
     mechanism = choose.one_of([name for name in mechanism_names() if mechanism_class(name).trees])
     pure = mechanism_class(mechanism).pure
-    promised = Fraction(0) if pure else delta
-    check = Examination(subject.name, place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, control)
+    claim = Fraction(0) if pure else delta
+    check = Examination(subject.name, place, epsilon, claim, {"levels": levels, "mechanism": mechanism}, control)
     if pure:
-        law_of_node = make_tree_law(made_for(epsilon, promised, control)[0], None, levels=levels, mechanism=mechanism)
-        dense: Any = law_of_node.law
+        made = made_for(epsilon, claim, control)[0]
+        dense: Any = make_tree_law(made, None, levels=levels, mechanism=mechanism).law
         check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
         compare_dense_rows(check, dense, epsilon / levels, choose)
         return check.finding()

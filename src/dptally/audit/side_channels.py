@@ -1,6 +1,6 @@
 """Ways around the mechanism: what a release shows besides its rows, and what errors and time show.
 
-Each check says what was looked at and what was found. Where nothing can be promised, as for time, numbers are reported
+Each check says what was looked at and what was found. Where nothing can be guaranteed, as for time, numbers are reported
 and no verdict is given.
 """
 

@@ -17,7 +17,7 @@ from dptally.laws.spec import Mechanism, Request
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
 
 __all__ = ["OTHERS", "Subject", "asked_for", "audited_names", "law_of", "mechanisms"]
 
@@ -41,7 +41,7 @@ class Subject:
     name: str
     mechanism: type[Mechanism]
     asked: tuple[str, ...]
-    kind: Callable[[Subject, Chooser, int, str], ExactFinding]
+    kind: Callable[[Subject, RandomSettings, int, str], ExactFinding]
     weight: int
     controls: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class Subject:
         """What the mechanism says about how it is audited."""
         return self.mechanism.audits
 
-    def audit(self, choose: Chooser, place: int, control: str) -> ExactFinding:
+    def audit(self, choose: RandomSettings, place: int, control: str) -> ExactFinding:
         """One setting, of a place in the grid; as a control, or as it is."""
         return self.kind(self, choose, place, control)
 

@@ -24,11 +24,13 @@ class Exact:
         kind: which rows are written out and how they are compared: a name in `dptally.audit.exact_grid`.
         weight: how many of the settings it gets, in proportion to others.
         title: in reports; the mechanism's name if left out.
+        controls: laws made for more than is claimed, which must be found; None for those that the kind can find.
     """
 
     kind: str = "rows"
     weight: int = 2
     title: str = ""
+    controls: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Audits:
         controls: the claims at which so many samples must find releases made for more, by the name of the control.
     """
 
-    exact: tuple[Exact, ...] = (Exact(),)
+    exact: tuple[Exact, ...] = (Exact(controls=()),)  # whether its law uses all of epsilon and delta is not known
     epsilons: tuple[float, float] = (0.1, 4)
     observed: str = "keys"
     frequencies: tuple[int, ...] = (1, 2, 8)

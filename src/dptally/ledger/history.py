@@ -10,7 +10,7 @@ guess a history (how many attempts failed, say) and test the guess. With the key
 it binds as SHA-256 does: two histories with the same hash would be a collision. Ledgers of format 1 had no key and
 used SHA-256; a row "upgraded" gives them one, for the rows after it.
 
-What a chain cannot show: that rows are missing at its end, or that all of it was written anew. See
+What a chain cannot show: that rows are missing at its end, or that all of it was written again. See
 `dptally.ledger.storage` for what is done about the first, and keep a hash elsewhere against both.
 
 Rows are ordered by their numbers, never by time. `time` is what the clock said, in UTC; `latest` the latest time of
