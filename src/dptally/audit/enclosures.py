@@ -1,4 +1,4 @@
-"""Rational bounds of the exponential for audits: by the balls of FLINT, not by the series that laws and verifiers use."""
+"""Rational bounds of the exponential for audits, from the balls of FLINT, not from the series of laws and verifiers."""
 
 from __future__ import annotations
 

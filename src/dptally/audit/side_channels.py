@@ -1,7 +1,7 @@
 """Ways around the mechanism: what a release shows besides its rows, and what errors and time show.
 
-Each check says what was looked at and what was found. Where nothing can be guaranteed, as for time, numbers are reported
-and no verdict is given.
+Each check says what was looked at and what was found. Where nothing can be guaranteed, as for time, numbers are given
+without a verdict.
 """
 
 from __future__ import annotations
