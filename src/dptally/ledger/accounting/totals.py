@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dptally.laws.registry import law_from_facts
 from dptally.ledger.accounting.profiles import law_measures
 from dptally.privacy.spending import Part, Spending
 from dptally.verifiers.loss_measures import ONE, LossMeasure, composed, delta_at, repeated, two_point_measure
@@ -140,7 +141,7 @@ def _without_laws(parts: Counter[Part]) -> Counter[Part]:
 
 def _sampled(part: Part) -> bool:
     """Whether a part has a profile that ends early, whatever its epsilon is."""
-    return part.law is not None and dict(part.law)["name"] == "SampleAndThreshold"
+    return part.law is not None and law_from_facts(dict(part.law)).rate is not None
 
 
 def grid_step(parts: Iterable[Part], epsilon: Fraction) -> Fraction:
