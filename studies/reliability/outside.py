@@ -225,10 +225,16 @@ class LedgerWatch:
         self._connection = sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
     def last(self) -> tuple[int, str]:
-        """Number and state of the last row."""
-        found: tuple[int, str] = self._connection.execute(
-            "SELECT sequence, state FROM history ORDER BY sequence DESC LIMIT 1"
-        ).fetchone()
+        """Number and state of the last row; -1 as long as the file cannot be read.
+
+        A journal that a killed process has left is rolled back by the next one that writes, not by one that watches.
+        """
+        try:
+            found: tuple[int, str] = self._connection.execute(
+                "SELECT sequence, state FROM history ORDER BY sequence DESC LIMIT 1"
+            ).fetchone()
+        except sqlite3.OperationalError:
+            return -1, ""
         return found
 
     def close(self) -> None:

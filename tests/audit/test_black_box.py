@@ -11,13 +11,13 @@ from fractions import Fraction
 import pytest
 
 from dptally.audit import black_box
-from dptally.audit.black_box import BLACK_BOXES, BlackBoxFinding, audit_black_box, audit_controls
+from dptally.audit.black_box import BlackBoxFinding, audit_black_box, audit_controls, black_boxes
 from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
 from dptally.errors import InvalidParameter
 from dptally.randomness import SeededBits
 from tests.audit.injected_faults import FAULTS, released_with
 
-BOXES = {box.name: box for box in BLACK_BOXES}
+BOXES = {box.name: box for box in black_boxes()}
 RUNS = {"misra_gries": 30, "compact": 1400, "ranges": 1020, "heavy hitters": 2000, "order of rows": 200}
 CONTROLS = [
     ("weighted_sample", DELTA_TIMES_4, 20_000),
@@ -56,7 +56,7 @@ def test_bounds_of_mechanisms_are_not_above_their_claims(name: str) -> None:
 )
 def test_injected_faults_are_found(name: str, fault: str, runs: int, delta: str) -> None:
     """With the fault, the bound is above the claim; without it, above, it is not."""
-    with released_with(BOXES[name].mechanism, fault):
+    with released_with(BOXES[name].mechanism.name, fault):
         found = run(name, runs, "1", delta)
     assert found.violated, found
 

@@ -6,20 +6,21 @@ from fractions import Fraction
 
 import pytest
 
-from dptally.audit.exact_grid import SUBJECTS, audit_exactly
+from dptally.audit.exact_grid import audit_exactly, subjects
 from dptally.audit.examination import Examination
-from dptally.audit.random_settings import Chooser
+from dptally.audit.random_settings import RandomSettings
 from dptally.errors import InvalidParameter
 from tests.audit.injected_faults import examined_with
 
 SEED = 11
+SUBJECTS = subjects()
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_no_setting_exceeds_its_claim(subject: object) -> None:
     """Some settings of each mechanism are compared, and none exceeds what it claims."""
     for place in range(3):
-        finding = subject.audit(Chooser(SEED, place), place, "")  # type: ignore[attr-defined]
+        finding = subject.audit(RandomSettings(SEED, place), place, "")  # type: ignore[attr-defined]
         assert not finding.violated, finding.violations
         assert finding.comparisons > 0 and finding.control == ""
 
@@ -52,7 +53,7 @@ INJECTED = [
 @pytest.mark.parametrize(("subject", "control"), CONTROLS, ids=[f"{subject.name}-{what}" for subject, what in CONTROLS])
 def test_every_control_is_found(subject: object, control: str) -> None:
     """One of at most eight settings shows that the law was made for more than is claimed."""
-    found = (subject.audit(Chooser(SEED, place), place, control) for place in range(8))  # type: ignore[attr-defined]
+    found = (subject.audit(RandomSettings(SEED, place), place, control) for place in range(8))  # type: ignore[attr-defined]
     assert any(finding.violated for finding in found)
 
 
@@ -61,7 +62,7 @@ def test_every_injected_fault_is_found(name: str, fault: str) -> None:
     """One of at most eight settings shows the fault."""
     subject = next(subject for subject in SUBJECTS if subject.name == name)
     with examined_with(fault):
-        assert any(subject.audit(Chooser(SEED, place), place, "").violated for place in range(8))
+        assert any(subject.audit(RandomSettings(SEED, place), place, "").violated for place in range(8))
 
 
 def test_grid_covers_all_and_repeats() -> None:

@@ -14,7 +14,7 @@ from dptally.audit.divergences import as_masses, composed, composed_at_least, ex
 from dptally.audit.drawn_rows import follows_rows
 from dptally.audit.enclosures import exponential
 from dptally.audit.events import Neighbours, Sample, lower_bound
-from dptally.audit.random_settings import Chooser
+from dptally.audit.random_settings import RandomSettings
 from dptally.exact import exp_bounds
 from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
@@ -79,7 +79,7 @@ def test_composition_agrees_with_the_builder() -> None:
 def test_masses_refuse_what_is_no_law() -> None:
     """Masses that do not add up, are negative, or are no multiples of the unit, are refused."""
     for row in ({1: Fraction(1, 3)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}, {1: Fraction(1, 2)}):
-        with pytest.raises(ValueError, match=r"add up|negative"):
+        with pytest.raises(ValueError, match=r"sum to one|negative"):
             as_masses(row, 4)
 
 
@@ -93,9 +93,9 @@ def test_draws_are_followed_border_by_border() -> None:
 
 def test_settings_repeat_and_spread() -> None:
     """The same seed and place give the same choices; spread numbers are in their range and of several kinds."""
-    one, other = Chooser(3, 7), Chooser(3, 7)
+    one, other = RandomSettings(3, 7), RandomSettings(3, 7)
     assert [one.number(0, 99) for _ in range(20)] == [other.number(0, 99) for _ in range(20)]
-    found = [Chooser(3, place).spread(1e-9, 0.1) for place in range(60)]
+    found = [RandomSettings(3, place).spread(1e-9, 0.1) for place in range(60)]
     assert all(Fraction(1, 2 * 10**9) <= number <= Fraction(11, 100) for number in found)
     assert any(number.denominator & (number.denominator - 1) == 0 for number in found) and min(found) < 1e-6
 

@@ -59,7 +59,7 @@ def events(tmp_path: Path) -> Path:
 def test_create_says_what_was_made_and_never_replaces(budget: Path, run: Run) -> None:
     """A ledger is made once; making it again is a bad request."""
     again = run("ledger", "create", budget, "--epsilon", "9", "--delta", "0")
-    assert (again.status, again.err) == (2, f"dptally: {budget} exists; a ledger is never replaced.\n")
+    assert (again.status, again.err) == (2, f"dptally: {budget} already exists; a ledger is never replaced.\n")
     assert Ledger(budget).epsilon == 1
     other = budget.with_name("other.db")
     options = ("--accounting", "tight", "--source", "a", "--source", "b", "--json")
@@ -156,7 +156,7 @@ def test_bad_requests(budget: Path, events: Path, run: Run, tmp_path: Path) -> N
     """One sentence each, and exit status 2 for requests, 1 for damaged files."""
     ask = ("publish", events, "--key", "fruit", *PRIVACY)
     for options, status, words in (
-        (("--ledger", tmp_path / "none.db"), 2, "is not there"),
+        (("--ledger", tmp_path / "none.db"), 2, "does not exist"),
         (("--ledger-who", "ada"), 2, "need --ledger"),
         (("--ledger", budget, "--ledger-part", "it"), 2, "must be written as DIVISION=PART"),
         (("--ledger", events), 1, "is not a readable ledger"),

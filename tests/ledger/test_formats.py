@@ -122,7 +122,7 @@ def _columns(place: Path) -> dict[str, Any]:
 
     ledger = Ledger(place, read_only=True)
     number, previous = ledger.head
-    latest = ledger._books.latest
+    latest = ledger._accounts.latest
     ledger.disconnect()
     row = Row(number + 1, latest, latest, "drawn", 3)
     return {**{name: getattr(row, name) for name in COLUMNS}, "hash": row_hash(previous, row, None)}

@@ -79,7 +79,7 @@ def test_other_numbers_are_refused(ledger: Ledger, place: Path, options: dict[st
 
 def test_a_missing_ledger_is_not_made_without_a_budget(place: Path) -> None:
     """A wrong path is not a new budget."""
-    with pytest.raises(InvalidParameter, match="is not there; give epsilon and delta"):
+    with pytest.raises(InvalidParameter, match="does not exist; give epsilon and delta"):
         Ledger(place)
     assert not place.exists()
     with pytest.raises(InvalidParameter, match="is not a directory"):

@@ -265,7 +265,7 @@ def test_what_an_owner_accepts_is_kept(place: Path, tmp_path: Path) -> None:
     Ledger.restore_note(place, reason="the disk failed")
     row = list(Ledger(place)._storage.rows(0))[-1][0]
     assert row.facts() == {"noted": {"sequence": lost[0], "hash": lost[1]}}
-    with pytest.raises(InvalidParameter, match="is not there"):
+    with pytest.raises(InvalidParameter, match="does not exist"):
         Ledger.restore_note(tmp_path / "none.db", reason="x")
 
 

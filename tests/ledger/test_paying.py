@@ -284,7 +284,7 @@ def test_paths_and_accounts_are_ledgers(ledger: Ledger) -> None:
         InvalidParameter, match=r"ledger must be a dptally\.Ledger, an account of one, or the path of one"
     ):
         dptally.publish(DATA, **PRIVACY, ledger=7)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="is not there"):
+    with pytest.raises(InvalidParameter, match="does not exist"):
         dptally.publish(DATA, **PRIVACY, ledger="nowhere.db")
 
 

@@ -262,7 +262,7 @@ def test_the_command_says_what_stays_spent_and_voids_it(
     (entry,) = json.loads(capsys.readouterr().out)
     assert (entry["state"], entry["note"]) == ("void", "by hand: a broken file")
     assert main(["ledger", "void", str(ledger.path), "one", "--reason", "x"]) == 2
-    assert "ENTRY must be the number of an entry" in capsys.readouterr().err
+    assert "must be the number of an entry" in capsys.readouterr().err
 
 
 # ---- what a release tells ----

@@ -1,4 +1,4 @@
-"""Audits: do mechanisms keep what they promise, as seen by somebody who does not believe the proofs?
+"""Audits: do mechanisms keep what they guarantee, checked without trusting the proofs?
 
 Three kinds, each with its limits (see `docs/audits.md`):
 

@@ -5,34 +5,33 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2, made_for
+from dptally.audit.controls import DELTA_TIMES_4, made_for
 from dptally.audit.events import Bound, lower_bound
 from dptally.audit.observed import (
     Observer,
-    observe_compact,
-    observe_dense,
     observe_keys,
     observe_order,
     observe_ranges,
+    observe_sampled,
     observe_sketch,
-    observe_sparse,
     observe_tree,
+    observe_universe,
 )
-from dptally.errors import InvalidParameter
+from dptally.audit.subjects import OTHERS, asked_for, mechanisms
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.sampling_schemes import Ppswor
+from dptally.laws.registry import USUAL, mechanism_class
 from dptally.randomness import SeededBits, SystemBits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dptally.laws.spec import Mechanism
     from dptally.randomness import BitSource
 
-__all__ = ["BLACK_BOXES", "BlackBox", "BlackBoxFinding", "audit_black_box", "audit_controls"]
+__all__ = ["BlackBox", "BlackBoxFinding", "audit_black_box", "audit_controls", "black_boxes"]
 
 _ALPHA = 1e-6
 
@@ -43,76 +42,43 @@ class BlackBox:
 
     Attributes:
         name: in reports.
-        mechanism: as it is asked for.
+        asked: the names under which it is asked for.
+        mechanism: the public half.
         observe: how it is run.
-        pure: whether delta is 0.
         runs: how many samples of each data set are enough to find the controls below.
         controls: what this many samples show to exceed a claim, each with the epsilon and delta claimed.
     """
 
     name: str
-    mechanism: str
+    asked: tuple[str, ...]
+    mechanism: type[Mechanism]
     observe: Observer
-    pure: bool
     runs: int
     controls: dict[str, tuple[str, str]]
 
 
-def _sampled(*arguments: Any) -> Any:
-    return partial(observe_keys, sampling=Ppswor("0.3"))(*arguments)
+_OBSERVERS: dict[str, Observer] = {"keys": observe_keys, "universe": observe_universe, "stream": observe_sketch}
+_MORE_DELTA = {DELTA_TIMES_4: ("1", "0.01")}
 
 
-_BOTH = {DELTA_TIMES_4: ("1", "0.01"), EPSILON_TIMES_2: ("1", "0.01")}
-
-BLACK_BOXES = (
-    BlackBox(
-        "weighted_sample",
-        "weighted_sample",
-        observe_keys,
-        False,
-        100_000,
-        _BOTH,
-    ),
-    BlackBox("weighted_sample, sampled", "weighted_sample", _sampled, False, 40_000, {DELTA_TIMES_4: ("1", "0.01")}),
-    BlackBox(
-        "stability",
-        "stability",
-        observe_keys,
-        False,
-        100_000,
-        _BOTH,
-    ),
-    BlackBox(
-        "gaussian",
-        "gaussian",
-        observe_keys,
-        False,
-        100_000,
-        _BOTH,
-    ),
-    BlackBox(
-        "sample_and_threshold",
-        "sample_and_threshold",
-        observe_keys,
-        False,
-        100_000,
-        {DELTA_TIMES_4: ("1", "0.01")},
-    ),
-    BlackBox(
-        "misra_gries",
-        "misra_gries",
-        observe_sketch,
-        False,
-        1_000,
-        {DELTA_TIMES_4: ("0.3", "0.1")},
-    ),
-    BlackBox("dense", "dense", observe_dense, True, 100_000, {EPSILON_TIMES_2: ("1", "0")}),
-    BlackBox("sparse", "sparse", observe_sparse, True, 40_000, {EPSILON_TIMES_2: ("1", "0")}),
-    BlackBox("compact", "compact", observe_compact, True, 7_000, {}),
-    BlackBox("ranges", "ranges", observe_ranges, False, 8_000, {DELTA_TIMES_4: ("1", "0.01")}),
-    BlackBox("heavy hitters", "heavy_hitters", observe_tree, False, 10_000, {}),
-    BlackBox("order of rows", "weighted_sample", observe_order, False, 1_000, {}),
-)
+def black_boxes() -> tuple[BlackBox, ...]:
+    """All there are, in the order of reports."""
+    found: list[BlackBox] = []
+    for mechanism in mechanisms():
+        name, audits = mechanism.name, mechanism.audits
+        asked = (name,)
+        observe = _OBSERVERS[audits.observed]
+        found.append(BlackBox(name, asked, mechanism, observe, audits.runs, dict(audits.controls)))
+        if mechanism.sampled:
+            found.append(BlackBox(f"{name}, sampled", asked, mechanism, observe_sampled, 40_000, _MORE_DELTA))
+    usual = mechanism_class(USUAL)
+    ranges, rounds, _ = OTHERS
+    return (
+        *found,
+        BlackBox("ranges", (ranges,), usual, observe_ranges, 8_000, _MORE_DELTA),
+        BlackBox("heavy hitters", (rounds,), usual, observe_tree, 10_000, {}),
+        BlackBox("order of rows", (usual.name,), usual, observe_order, 1_000, {}),
+    )
 
 
 @dataclass(frozen=True)
@@ -217,15 +183,10 @@ def audit_controls(
     return findings
 
 
-def chosen_boxes(mechanism: str) -> tuple[BlackBox, ...]:
+def chosen_boxes(name: str) -> tuple[BlackBox, ...]:
     """What is audited under a name."""
-    if mechanism == "all":
-        return BLACK_BOXES
-    found = tuple(box for box in BLACK_BOXES if mechanism in (box.mechanism, box.name))
-    if not found:
-        names = sorted({box.mechanism for box in BLACK_BOXES})
-        raise InvalidParameter(f"mechanism must be 'all' or one of {', '.join(names)}, got {mechanism[:40]!r}.")
-    return found
+    asked = {*asked_for(name)}
+    return tuple(box for box in black_boxes() if {*box.asked} & asked)
 
 
 def _most_runs(box: BlackBox, runs: int) -> int:
@@ -236,13 +197,13 @@ def _most_runs(box: BlackBox, runs: int) -> int:
 def _audit(
     box: BlackBox, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, control: str, alpha: float
 ) -> BlackBoxFinding:
-    promised = Fraction(0) if box.pure else delta
+    claimed_delta = Fraction(0) if box.mechanism.pure else delta
     # In memory where there is such a place: every file is on disk when it is complete, and there are thousands.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - made-up data, in a directory of its own
     with tempfile.TemporaryDirectory(dir=memory) as directory:
-        pairs = box.observe(box.mechanism, *made_for(epsilon, promised, control), runs, bits, Path(directory))
-    bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(promised), alpha=alpha)
-    return BlackBoxFinding(box.name, control, epsilon, promised, bound, 1 - alpha)
+        pairs = box.observe(box.mechanism, *made_for(epsilon, claimed_delta, control), runs, bits, Path(directory))
+    bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(claimed_delta), alpha=alpha)
+    return BlackBoxFinding(box.name, control, epsilon, claimed_delta, bound, 1 - alpha)
 
 
 def _bits(seed: int | None, number: int) -> BitSource:

@@ -1,6 +1,6 @@
 """The slow reference: privacy loss of two laws that are written out, outcome by outcome, in exact numbers.
 
-Nothing here is taken from the judges in `dptally.privacy`. A law is a mapping from outcomes to whole numbers, its
+Nothing here is taken from the verifiers. A law is a mapping from outcomes to whole numbers, its
 masses, in units of one over their sum.
 """
 

@@ -1,4 +1,4 @@
-"""Rational bounds of the exponential for audits: by the balls of FLINT, not by the series that laws and judges use."""
+"""Rational bounds of the exponential for audits, from the balls of FLINT, not from the series of laws and verifiers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dptally.verifiers.gaussian import working_precision
 
 __all__ = ["PRECISION", "ball", "ends", "exponential"]
 
-PRECISION = 768  # bits: more than any builder or judge has, so that a tie they settled is settled the same way here
+PRECISION = 768  # bits: more than any builder or verifier has, so that a tie they settled is settled the same way here
 
 
 def ball(number: Fraction | int) -> arb:

@@ -11,65 +11,60 @@ from typing import Any
 
 from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
 from dptally.audit.exact_keys import (
-    audit_gaussian,
+    audit_binomial_rows,
     audit_merged_sketch,
-    audit_sample_and_threshold,
+    audit_rows,
     audit_sampled,
-    audit_stability,
-    audit_weighted_sample,
+    audit_unit_rows,
 )
 from dptally.audit.exact_pure import audit_compact, audit_dense, audit_sparse, audit_strict_sparse, audit_total
 from dptally.audit.exact_rounds import audit_ranges, audit_rounds
 from dptally.audit.exact_sketches import audit_pure_sketch, audit_shared_noise, audit_summed_sketches
 from dptally.audit.findings import ExactFinding
-from dptally.audit.random_settings import Chooser
-from dptally.errors import InvalidParameter
+from dptally.audit.random_settings import RandomSettings
+from dptally.audit.subjects import OTHERS, Subject, asked_for, mechanisms
 
-__all__ = ["SUBJECTS", "ExactAudit", "Subject", "audit_exactly"]
+__all__ = ["ExactAudit", "audit_exactly", "subjects"]
 
 _PER_CONTROL = 6  # settings with each control, for each mechanism
 _CHUNK = 16
+_DELTA, _EPSILON, _BOTH = (DELTA_TIMES_4,), (EPSILON_TIMES_2,), (DELTA_TIMES_4, EPSILON_TIMES_2)
+
+_KINDS: dict[str, tuple[Callable[[Subject, RandomSettings, int, str], ExactFinding], tuple[str, ...]]] = {
+    "rows": (audit_rows, _BOTH),
+    "sampled rows": (audit_sampled, _BOTH),
+    "rows of a unit": (audit_unit_rows, _BOTH),
+    "binomial rows": (audit_binomial_rows, _BOTH),
+    "shared noise": (audit_shared_noise, _DELTA),
+    "counters": (audit_merged_sketch, _BOTH),
+    "summed counters": (audit_summed_sketches, _EPSILON),
+    "pure counters": (audit_pure_sketch, _EPSILON),
+    "bounded noise": (audit_dense, _EPSILON),
+    "noise of a universe": (audit_sparse, _EPSILON),
+    "noise in strict time": (audit_strict_sparse, _EPSILON),
+    "elements of a field": (audit_compact, _EPSILON),
+}
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A mechanism as the exact audit sees it.
-
-    Attributes:
-        name: in reports.
-        mechanisms: the names under which it is asked for: those of `dptally.publish`, and others.
-        weight: how many of the settings it gets, in proportion.
-        audit: one setting, of a place in the grid; as a control, or as it is.
-        controls: those that must be found to exceed the claim.
-    """
-
-    name: str
-    mechanisms: tuple[str, ...]
-    weight: int
-    audit: Callable[[Chooser, int, str], ExactFinding]
-    controls: tuple[str, ...]
-
-
-_BOTH = (DELTA_TIMES_4, EPSILON_TIMES_2)
-
-SUBJECTS = (
-    Subject("weighted_sample", ("weighted_sample",), 5, audit_weighted_sample, _BOTH),
-    Subject("sampled", ("weighted_sample",), 3, audit_sampled, _BOTH),
-    Subject("stability", ("stability",), 3, audit_stability, _BOTH),
-    Subject("gaussian", ("gaussian",), 3, audit_gaussian, _BOTH),
-    Subject("sample_and_threshold", ("sample_and_threshold",), 2, audit_sample_and_threshold, _BOTH),
-    Subject("one stream", ("misra_gries",), 2, audit_shared_noise, (DELTA_TIMES_4,)),
-    Subject("merged", ("misra_gries",), 1, audit_merged_sketch, _BOTH),
-    Subject("summed", ("misra_gries",), 1, audit_summed_sketches, (EPSILON_TIMES_2,)),
-    Subject("pure sketch", ("misra_gries",), 1, audit_pure_sketch, (EPSILON_TIMES_2,)),
-    Subject("dense", ("dense",), 2, audit_dense, (EPSILON_TIMES_2,)),
-    Subject("sparse", ("sparse",), 2, audit_sparse, (EPSILON_TIMES_2,)),
-    Subject("sparse, strict time", ("sparse",), 1, audit_strict_sparse, (EPSILON_TIMES_2,)),
-    Subject("compact", ("compact",), 1, audit_compact, (EPSILON_TIMES_2,)),
-    Subject("heavy hitters", ("heavy_hitters",), 1, audit_rounds, (DELTA_TIMES_4,)),
-    Subject("ranges", ("ranges",), 2, audit_ranges, _BOTH),
-    Subject("private total", ("total", "misra_gries", "weighted_sample"), 1, audit_total, (EPSILON_TIMES_2,)),
-)
+def subjects() -> tuple[Subject, ...]:
+    """Every exact audit there is, in the order of reports."""
+    known = mechanisms()
+    found = []
+    for mechanism in known:
+        for exact in mechanism.audits.exact:
+            kind, found_by_kind = _KINDS[exact.kind]
+            controls = found_by_kind if exact.controls is None else exact.controls
+            found.append(
+                Subject(exact.title or mechanism.name, mechanism, (mechanism.name,), kind, exact.weight, controls)
+            )
+    ranges, rounds, total = OTHERS
+    with_total = (total, *(each.name for each in known if each.sampled or each.bounded_memory))
+    return (
+        *found,
+        Subject("heavy hitters", known[0], (rounds,), audit_rounds, 1, _DELTA),
+        Subject("ranges", known[0], (ranges,), audit_ranges, 2, _BOTH),
+        Subject("private total", known[0], with_total, audit_total, 1, _EPSILON),
+    )
 
 
 @dataclass
@@ -135,11 +130,11 @@ def audit_exactly(
         processes: how many processes do the work.
         progress: called with how many settings are done, and of how many.
     """
-    subjects = chosen_subjects(mechanism)
-    order = [subject.name for subject in subjects for _ in range(subject.weight)]
+    chosen = [subject for subject in subjects() if {*subject.asked} & {*asked_for(mechanism)}]
+    order = [subject.name for subject in chosen for _ in range(subject.weight)]
     work = [(name, place, "") for place, name in enumerate(islice(cycle(_interleaved(order)), settings))]
     if controls:
-        tries = [(subject.name, control) for subject in subjects for control in subject.controls]
+        tries = [(subject.name, control) for subject in chosen for control in subject.controls]
         work += [(name, place, control) for name, control in tries for place in range(_PER_CONTROL)]
     result = ExactAudit(seed)
     for done, finding in enumerate(_findings(work, seed, processes), 1):
@@ -155,17 +150,6 @@ def audit_exactly(
         if progress is not None:
             progress(done, len(work))
     return result
-
-
-def chosen_subjects(mechanism: str) -> tuple[Subject, ...]:
-    """What is audited under a name."""
-    if mechanism == "all":
-        return SUBJECTS
-    found = tuple(subject for subject in SUBJECTS if mechanism in subject.mechanisms)
-    if not found:
-        names = sorted({name for subject in SUBJECTS for name in subject.mechanisms})
-        raise InvalidParameter(f"mechanism must be 'all' or one of {', '.join(names)}, got {mechanism[:40]!r}.")
-    return found
 
 
 def _interleaved(names: list[str]) -> list[str]:
@@ -191,5 +175,5 @@ def _in_processes(work: list[tuple[int, str, int, str]], processes: int) -> Iter
 
 def _audit_one(work: tuple[int, str, int, str]) -> ExactFinding:
     seed, name, place, control = work
-    subject = next(subject for subject in SUBJECTS if subject.name == name)
-    return subject.audit(Chooser(seed, place), place, control)
+    subject = next(subject for subject in subjects() if subject.name == name)
+    return subject.audit(RandomSettings(seed, place), place, control)

@@ -13,22 +13,21 @@ from dptally.audit.examination import Examination
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
-from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
 from dptally.verifiers.gaussian import working_precision
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
+    from dptally.audit.subjects import Subject
 
 __all__ = [
-    "audit_gaussian",
+    "audit_binomial_rows",
     "audit_merged_sketch",
-    "audit_sample_and_threshold",
+    "audit_rows",
     "audit_sampled",
-    "audit_stability",
-    "audit_weighted_sample",
+    "audit_unit_rows",
     "compare_gaussian_rows",
     "compare_sampling_rows",
     "compare_shift_rows",
@@ -40,39 +39,32 @@ _ALL_ROWS = 160  # laws with fewer rows are compared row by row; of others some 
 _UNITS = (1, 1, 1, 2, 2, 3, 5, 10, 30)
 
 
-def audit_weighted_sample(choose: Chooser, place: int, control: str) -> ExactFinding:
-    """Without sampling: every pair of rows of the table that is drawn from, and a unit of several keys."""
-    epsilon, delta = choose.spread(0.05, 4), choose.spread(1e-12, 0.1)
-    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("weighted_sample", place, epsilon, delta, _facts(keys=keys, values=values), control)
-    claimed = share_between_keys(epsilon, delta, keys)
-    law = WeightedSample(*made_for(*claimed, control), values=values)
-    compare_shift_rows(check, law, law.width, claimed, choose)
-    check.together(keys, epsilon=claimed[0])
-    return check.finding()
-
-
-def audit_stability(choose: Chooser, place: int, control: str) -> ExactFinding:
-    """Geometric noise and a threshold: rows around 1, the threshold and the end of the noise, and others."""
-    epsilon, delta = choose.spread(0.08, 4), choose.spread(1e-12, 0.1)
-    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("stability", place, epsilon, delta, _facts(keys=keys, values=values), control)
-    claimed = share_between_keys(epsilon, delta, keys)
-    law = Stability(*made_for(*claimed, control), values=values)
-    compare_shift_rows(check, law, law.width, claimed, choose)
+def audit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+    """A law for single keys: pairs of rows of what is drawn from, and a unit of several keys."""
+    epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-12, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
+    delta = Fraction(0) if subject.mechanism.pure else delta
+    check = Examination(subject.name, place, epsilon, delta, {"keys": keys, "values": values}, control)
+    claimed = share_between_keys(epsilon, delta, keys) if delta else (epsilon / keys, delta)
+    law = subject.law(*made_for(*claimed, control), values=values)
+    width: int = getattr(law, "width", getattr(law, "largest", _ALL_ROWS))
+    compare_shift_rows(check, law, width, claimed, choose)
     check.together(keys, epsilon=claimed[0])
     return check.finding()
 
 
 def compare_shift_rows(
-    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: Chooser
+    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: RandomSettings
 ) -> None:
     """Compare neighbouring rows of a law up to `width`, from where on every key is reported, and draws with rows."""
     rows: dict[int, dict[Any, int]] = {}
 
     def row(frequency: int) -> dict[Any, int]:
         if frequency not in rows:
-            rows[frequency] = check.masses(law.row(frequency), _WHOLE)
+            stated = law.row(frequency)
+            rows[frequency] = check.masses(
+                stated, math.lcm(_WHOLE, *(chance.denominator for chance in stated.values()))
+            )
         return rows[frequency]
 
     for frequency in _chosen_rows(width, getattr(law, "threshold", 1), choose):
@@ -81,10 +73,11 @@ def compare_shift_rows(
             epsilon=claimed[0], delta=claimed[1],
         )  # fmt: skip
     frequency = choose.number(1, width + 1)
-    check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
+    if hasattr(law, "table"):  # of 128 bits, from which the compiled sampler draws
+        check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
 
 
-def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
+def _chosen_rows(width: int, threshold: int, choose: RandomSettings) -> list[int]:
     """All rows of a short law; of a long one the first, those around the threshold and the end, and random ones."""
     if width <= _ALL_ROWS:
         return list(range(1, width + 2))
@@ -92,14 +85,14 @@ def _chosen_rows(width: int, threshold: int, choose: Chooser) -> list[int]:
     return sorted({row for row in (*near, *choose.some(1, width, 12)) if row >= 1})
 
 
-def audit_sampled(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_sampled(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """With a sampling scheme: rows from 1 on and far out, and whether keys are reported no more often than sampled."""
     epsilon, delta = choose.spread(0.1, 4), choose.spread(1e-10, 0.05)
     values = choose.number(0, 3) > 0
     sub_tokens = choose.one_of((1, 1, 2, 3)) if values else 1
     scheme = _scheme(choose)
-    facts = _facts(scheme=scheme, values=values, sub_tokens=sub_tokens)
-    check = Examination("sampled", place, epsilon, delta, facts, control)
+    facts = {"scheme": scheme, "values": values, "sub_tokens": sub_tokens}
+    check = Examination(subject.name, place, epsilon, delta, facts, control)
     law = WeightedSample(*made_for(epsilon, delta, control), scheme, values=values, sub_tokens=sub_tokens)
     far = choose.number(60, 400)
     runs = (range(1, 41), range(far, far + 3))
@@ -117,7 +110,7 @@ def audit_sampled(choose: Chooser, place: int, control: str) -> ExactFinding:
     return check.finding()
 
 
-def _scheme(choose: Chooser) -> Scheme:
+def _scheme(choose: RandomSettings) -> Scheme:
     kind = choose.number(0, 4)
     if kind == 0:
         steps = sorted(choose.spread(0.001, 1) for _ in range(choose.number(1, 12)))
@@ -139,17 +132,17 @@ def _included(scheme: Scheme, frequency: int) -> Fraction:
         return min(Fraction(1), ends(taken)[1])
 
 
-def audit_gaussian(choose: Chooser, place: int, control: str) -> ExactFinding:
-    """Gaussian noise and a threshold, for all keys of a unit at once."""
-    epsilon, delta = choose.spread(0.15, 4), choose.spread(1e-10, 0.1)
-    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0
-    check = Examination("gaussian", place, epsilon, delta, _facts(keys=keys, values=values), control)
-    law = GaussianHistogram(*made_for(epsilon, delta, control), keys, values=values)
+def audit_unit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+    """Noise and a threshold, for all keys of a unit at once."""
+    epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-10, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
+    check = Examination(subject.name, place, epsilon, delta, {"keys": keys, "values": values}, control)
+    law = subject.law(*made_for(epsilon, delta, control), max_keys_per_unit=keys, values=values)
     compare_gaussian_rows(check, law, keys, choose)
     return check.finding()
 
 
-def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: Chooser) -> None:
+def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: RandomSettings) -> None:
     """Compare data sets that differ in `keys` keys, of which some are missing in one of them.
 
     One key is compared in exact numbers; several are written out if that is short, and otherwise bounded from below.
@@ -174,15 +167,15 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
     check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
 
 
-def audit_merged_sketch(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_merged_sketch(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
     from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 
     epsilon, delta = choose.spread(0.2, 4), choose.spread(1e-10, 0.05)
     capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
     minimise = choose.one_of(("threshold", "error"))
-    facts = _facts(capacity=capacity, form=form, minimise=minimise)
-    check = Examination("misra_gries, merged", place, epsilon, delta, facts, control)
+    facts = {"capacity": capacity, "form": form, "minimise": minimise}
+    check = Examination(subject.name, place, epsilon, delta, facts, control)
     made = sketch_spec(
         SketchFacts(form, capacity),  # type: ignore[arg-type]
         *made_for(epsilon, delta, control),
@@ -199,15 +192,15 @@ def audit_merged_sketch(choose: Chooser, place: int, control: str) -> ExactFindi
     return check.finding()
 
 
-def audit_sample_and_threshold(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_binomial_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Sampling alone: binomial rows, written out from factorials."""
     epsilon, delta = choose.spread(0.3, 4), choose.spread(1e-9, 0.1)
     keys, rate = choose.one_of((1, 1, 1, 2, 3, 5)), choose.spread(0.02, 0.6)
     given = choose.number(0, 2)  # neither, rate, threshold
-    facts = _facts(keys=keys, rate=rate if given == 1 else "best")
-    check = Examination("sample_and_threshold", place, epsilon, delta, facts, control)
+    facts = {"keys": keys, "rate": rate if given == 1 else "best"}
+    check = Examination(subject.name, place, epsilon, delta, facts, control)
     claimed = share_between_keys(epsilon, delta, keys)
-    law = SampleAndThreshold(*made_for(*claimed, control), rate=rate if given == 1 else None)
+    law = subject.law(*made_for(*claimed, control), options={"rate": rate} if given == 1 else {})
     compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
     check.together(keys, epsilon=claimed[0])
     return check.finding()
@@ -218,7 +211,7 @@ def compare_sampling_rows(
     rate: Fraction,
     threshold: int,
     claimed: tuple[Fraction, Fraction],
-    choose: Chooser,
+    choose: RandomSettings,
     *,
     law: SampleAndThreshold | None = None,
 ) -> None:
@@ -248,7 +241,3 @@ def binomial(trials: int, rate: Fraction, threshold: int) -> dict[Any, int]:
         law[hits] = math.comb(trials, hits) * kept**hits * dropped ** (trials - hits)
     law[None] = (1 << (_RATE_BITS * trials)) - sum(law.values())
     return {outcome: mass for outcome, mass in law.items() if mass}
-
-
-def _facts(**facts: object) -> dict[str, object]:
-    return facts

@@ -16,7 +16,8 @@ from dptally.laws.total_noise import noise_scale
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
+    from dptally.audit.subjects import Subject
 
 __all__ = [
     "audit_compact",
@@ -34,18 +35,18 @@ def _made(epsilon: Fraction, control: str) -> Fraction:
     return made_for(epsilon, Fraction(0), control)[0]
 
 
-def audit_dense(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_dense(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """A value for every key of a list: whole rows for small bounds, windows around the count for large ones."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 7, 30, 100, 1000, 1 << 40))
-    check = Examination("dense", place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
     law = DyadicGeometric(_made(epsilon, control) / keys, bound)
     compare_dense_rows(check, law, epsilon / keys, choose)
     check.require(keys * law.epsilon <= epsilon, "keys together spend more than epsilon")
     return check.finding()
 
 
-def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: Chooser) -> None:
+def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: RandomSettings) -> None:
     """Compare rows at the ends of the range and in the middle."""
     bound = law.bound
     for count in sorted({1, bound, *choose.some(1, bound, 3)}):
@@ -63,11 +64,11 @@ def _window(law: DyadicGeometric, count: int, middle: int) -> dict[Any, int]:
     return row
 
 
-def audit_sparse(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The noise of every key of a universe, with a small bound so that rows can be written out."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 5, 12, 25))
-    check = Examination("sparse", place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
     key_epsilon = epsilon / keys
     noise: Any = TopKNoise(_made(key_epsilon, control), size=1000, keep=5, bound=bound).noise
     whole = noise.ratio.denominator**bound * (noise.ratio.denominator + noise.ratio.numerator)
@@ -79,13 +80,13 @@ def audit_sparse(choose: Chooser, place: int, control: str) -> ExactFinding:
     return check.finding()
 
 
-def audit_strict_sparse(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_strict_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The version of fixed time: its noise, and whether the random release hides how far the draw is from its law."""
     epsilon = choose.spread(0.2, 3)
     bound, keep, mixing = choose.one_of((2, 5, 20)), choose.one_of((1, 4, 20)), choose.one_of((20, 40))
     size = choose.one_of((10, 1000, 1 << 32))
     facts = {"bound": bound, "keep": keep, "mixing": mixing, "size": size}
-    check = Examination("sparse, strict time", place, epsilon, Fraction(0), facts, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
     law = TopKNoise(_made(epsilon, control), size=size, keep=keep, bound=bound, mixing=mixing)
     masses: list[int] = law.noise.masses  # type: ignore[union-attr]
     rows = []
@@ -109,13 +110,13 @@ def audit_strict_sparse(choose: Chooser, place: int, control: str) -> ExactFindi
     return check.finding()
 
 
-def audit_compact(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_compact(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """One polynomial for all keys: the chance of every element at one key, for neighbouring counts."""
     epsilon = choose.spread(0.2, 5)
     keys, rule = choose.one_of((1, 1, 2, 4)), choose.one_of(("subsample", "refuse"))
     largest, size = choose.one_of((1, 2, 10, 1000, (1 << 32) - 1)), choose.one_of((100, 1 << 32, 1 << 64))
     facts = {"keys": keys, "rule": rule, "largest count": largest, "universe": size}
-    check = Examination("compact", place, epsilon, Fraction(0), facts, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
     changes = keys * (2 if rule == "subsample" else 1)
     check.require(changes_per_unit(keys, rule) == changes, "a unit changes more counts than is accounted for")  # type: ignore[arg-type]
     step = epsilon / changes
@@ -147,10 +148,10 @@ def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, s
     return chances
 
 
-def audit_total(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_total(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """The private number of occurrences: geometric noise with a whole scale, clamped at 0."""
     epsilon = choose.spread(0.001, 5)
-    check = Examination("private total", place, epsilon, Fraction(0), {}, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), {}, control)
     scale = noise_scale(_made(epsilon, control))
     ratio = Fraction(scale, scale + 1)
     reach = 6

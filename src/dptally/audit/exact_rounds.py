@@ -11,29 +11,31 @@ from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_sh
 from dptally.audit.exact_pure import compare_dense_rows
 from dptally.audit.examination import Examination
 from dptally.laws.range_trees import make_tree_law
+from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.round_parameters import choose_round_law
 from dptally.privacy.composition import share_between_keys
 
 if TYPE_CHECKING:
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
+    from dptally.audit.subjects import Subject
 
 __all__ = ["audit_ranges", "audit_rounds"]
 
 _LONGEST = 300
 
 
-def audit_rounds(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_rounds(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Heavy hitters: the same unit in every round, in a prefix of any frequency.
 
-    Rounds are independent given what was asked, so a unit that has a part in all of them is judged by products of
+    Rounds are independent given what was asked, so a unit that has a part in all of them is examined by products of
     binomial rows: written out for two short ones, bounded from below otherwise.
     """
     # Few settings, each of which costs a second to choose a law for: they are kept by the chooser of laws.
     epsilon, delta = Fraction(choose.one_of((1, 2, 3)), 2), Fraction(1, 10 ** choose.one_of((2, 4, 6)))
     rounds, composition = choose.one_of((1, 1, 2, 3, 5)), choose.one_of(("exact", "optimal", "basic"))
     facts = {"rounds": rounds, "composition": composition}
-    check = Examination("heavy hitters", place, epsilon, delta, facts, control)
+    check = Examination(subject.name, place, epsilon, delta, facts, control)
     law = choose_round_law(*made_for(epsilon, delta, control), rounds, composition)  # type: ignore[arg-type]
     threshold = law.threshold
     kept = 1 - (1 - float(law.rate)) * math.exp(-float(epsilon))
@@ -48,17 +50,17 @@ def audit_rounds(choose: Chooser, place: int, control: str) -> ExactFinding:
     return check.finding()
 
 
-def audit_ranges(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_ranges(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Trees of counts: one node of each level, by the law of each."""
     epsilon, delta = choose.spread(0.5, 5), choose.spread(1e-9, 0.05)
     levels = choose.one_of((1, 2, 3, 5, 8))
-    mechanism = choose.one_of(("sample_and_threshold", "weighted_sample", "weighted_sample", "dense"))
-    promised = Fraction(0) if mechanism == "dense" else delta
-    check = Examination("ranges", place, epsilon, promised, {"levels": levels, "mechanism": mechanism}, control)
-    if mechanism == "dense":
-        dense: Any = make_tree_law(
-            made_for(epsilon, promised, control)[0], None, levels=levels, mechanism=mechanism
-        ).law
+    mechanism = choose.one_of([name for name in mechanism_names() if mechanism_class(name).trees])
+    pure = mechanism_class(mechanism).pure
+    claim = Fraction(0) if pure else delta
+    check = Examination(subject.name, place, epsilon, claim, {"levels": levels, "mechanism": mechanism}, control)
+    if pure:
+        made = made_for(epsilon, claim, control)[0]
+        dense: Any = make_tree_law(made, None, levels=levels, mechanism=mechanism).law
         check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
         compare_dense_rows(check, dense, epsilon / levels, choose)
         return check.finding()

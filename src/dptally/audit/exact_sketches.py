@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import Chooser
+    from dptally.audit.random_settings import RandomSettings
+    from dptally.audit.subjects import Subject
 
 __all__ = ["audit_pure_sketch", "audit_shared_noise", "audit_summed_sketches"]
 
@@ -33,7 +34,7 @@ _ALPHABET = 4
 _MOST_STEPS = 1_200_000  # of writing out the law of a small sketch
 
 
-def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_shared_noise(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """One stream: own and shared noise. Small sketches are written out whole, for streams that differ in one element.
 
     For sketches of any capacity, the chance that a key which only one stream has is reported is computed exactly from
@@ -46,7 +47,7 @@ def audit_shared_noise(choose: Chooser, place: int, control: str) -> ExactFindin
     epsilon = choose.spread(2.2, 3.8) * elements if small else choose.spread(0.3, 4)
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
-    check = Examination("misra_gries, one stream", place, epsilon, delta, facts, control)
+    check = Examination(subject.name, place, epsilon, delta, facts, control)
     made = sketch_spec(
         SketchFacts("standard" if standard else "single", capacity),
         *made_for(epsilon, delta, control),
@@ -102,7 +103,7 @@ def _check_leak(check: Examination, law: SharedNoise, capacity: int, standard: b
     check.bounded(bound, "keys that only one stream has, and noise moved by one")
 
 
-def _neighbouring_streams(choose: Chooser, elements: int) -> Iterator[tuple[list[int], list[int]]]:
+def _neighbouring_streams(choose: RandomSettings, elements: int) -> Iterator[tuple[list[int], list[int]]]:
     """Streams of which one has `elements` elements more, anywhere."""
     yield [], [0] * elements
     longer = [choose.number(1, _ALPHABET) for _ in range(choose.number(elements, 9 + elements))]
@@ -160,13 +161,11 @@ def _table_masses(table: bytes) -> list[int]:
     return [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
 
 
-def audit_summed_sketches(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_summed_sketches(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Sketches that were added up: counters with fractions, of streams that differ in one element."""
     epsilon, delta = choose.spread(0.7, 5), choose.spread(1e-9, 0.1)
     capacity, elements = choose.one_of((1, 2, 3, 8)), choose.one_of((1, 1, 2))
-    check = Examination(
-        "misra_gries, summed", place, epsilon, delta, {"capacity": capacity, "elements": elements}, control
-    )
+    check = Examination(subject.name, place, epsilon, delta, {"capacity": capacity, "elements": elements}, control)
     law = SummedNoise(*made_for(epsilon, delta, control), capacity, elements=elements)
     for first, second in _summed_neighbours(choose, capacity, elements):
         keys = sorted({key for key in (*first, *second) if first.get(key, 0) != second.get(key, 0)})
@@ -182,7 +181,7 @@ def audit_summed_sketches(choose: Chooser, place: int, control: str) -> ExactFin
 
 
 def _summed_neighbours(
-    choose: Chooser, capacity: int, elements: int
+    choose: RandomSettings, capacity: int, elements: int
 ) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
     """Counters, in units of 1 / (capacity + 1), of streams that differ; and the farthest ones that are allowed for."""
     from dptally.summaries.misra_gries import MisraGries
@@ -222,12 +221,12 @@ def _summed_row(law: SummedNoise, scaled: int) -> dict[Any, int]:
     return row
 
 
-def audit_pure_sketch(choose: Chooser, place: int, control: str) -> ExactFinding:
+def audit_pure_sketch(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
     """Sketches over a universe, delta = 0: rounded counters and geometric noise, moved as far as streams can."""
     epsilon = choose.spread(0.2, 5)
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
     facts = {"capacity": capacity, "elements": elements, "shortfall": share}
-    check = Examination("misra_gries, pure", place, epsilon, Fraction(0), facts, control)
+    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
     made = sketch_spec(
         SketchFacts("single", capacity),
         made_for(epsilon, Fraction(0), control)[0],

@@ -11,7 +11,7 @@ __all__ = ["ExactFinding"]
 
 @dataclass(frozen=True)
 class ExactFinding:
-    """One setting of one mechanism, compared with what it promises.
+    """One setting of one mechanism, compared with what it claims.
 
     Attributes:
         mechanism: its name in the audit.

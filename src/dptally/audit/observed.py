@@ -18,141 +18,92 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dptally.audit.events import Neighbours, Sample
+from dptally.audit.subjects import law_of
+from dptally.laws.sampling_schemes import Ppswor, Scheme
 
 if TYPE_CHECKING:
+    from dptally.laws.spec import Mechanism
     from dptally.randomness import BitSource
 
-__all__ = ["Observer", "observe_compact", "observe_dense", "observe_keys", "observe_order", "observe_ranges",
-           "observe_sketch", "observe_sparse", "observe_tree"]  # fmt: skip
+__all__ = ["Observer", "observe_keys", "observe_order", "observe_ranges", "observe_sampled", "observe_sketch",
+           "observe_tree", "observe_universe"]  # fmt: skip
 
 Observer = Callable[..., list[Neighbours]]
+Found = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 _CLASS = 10_000_000  # keys of one class of frequencies are numbered from a multiple of this on
 _BETWEEN = 8  # frequencies between those that are reported half of the time and those that nearly always are
 _AT_ONCE = 40_000  # copies of each class in one run
 
 
 def observe_keys(
-    mechanism: str,
+    mechanism: type[Mechanism],
     epsilon: Fraction,
     delta: Fraction,
     runs: int,
     bits: BitSource,
     place: Path,
-    **options: Any,
+    sampling: Scheme | None = None,
 ) -> list[Neighbours]:
     """Mechanisms that report keys of the data, each by itself: many copies of keys of some frequencies."""
-    import dptally
-
-    frequencies = _frequencies(mechanism, epsilon, delta, options)
+    law = law_of(mechanism, epsilon, delta, sampling=sampling)
 
     def release(source: Path) -> Any:
-        return dptally.publish(
-            source,
-            key="key",
-            count="count",
-            epsilon=epsilon,
-            delta=delta,
-            mechanism=mechanism,
-            randomness=bits,
-            progress=False,
-            **options,
-        )
+        return _publish(source, mechanism(), epsilon, delta, bits, sampling=sampling)
 
-    return _copies(frequencies, runs, place, release)
+    return _copies(_frequencies(law, delta), runs, place, release)
 
 
-def observe_dense(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+def observe_sampled(
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
-    """A value for every key of a public list, of which some have more occurrences than others."""
-    import dptally
-
-    frequencies = (1, 2, 20)
-    at_once = min(runs, _AT_ONCE // 2)
-    universe = [number * _CLASS + copy for number in range(len(frequencies)) for copy in range(at_once)]
-
-    def release(source: Path) -> Any:
-        return dptally.publish(
-            source,
-            key="key",
-            count="count",
-            epsilon=epsilon,
-            mechanism="dense",
-            universe=universe,
-            bound=40,
-            randomness=bits,
-            progress=False,
-        )
-
-    return _copies(frequencies, runs, place, release, at_once=at_once)
+    """The same, of a sample of the keys."""
+    return observe_keys(mechanism, epsilon, delta, runs, bits, place, Ppswor("0.3"))
 
 
-def observe_sparse(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+def observe_universe(
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
-    """The heaviest keys of a universe, where as many are kept as there are: then every key is by itself.
+    """A value for every key of a universe, of which some have more occurrences than others.
 
-    Keys that nobody has are drawn another way than those that somebody has: frequencies 1 and 0 compare the two.
+    Where a release holds only so many keys, that is as many as there are: then every key is by itself. Keys that are
+    not in the data may be drawn another way than those that are: frequencies 1 and 0 compare the two.
     """
     import dptally
 
-    at_once = min(runs, 2000)
-    frequencies = (1, 2, 8)
+    del delta
+    audits = mechanism.audits
+    at_once = min(runs, audits.copies)
+    keys = len(audits.frequencies) * at_once
 
     def release(source: Path) -> Any:
-        return dptally.publish(
-            source,
-            key="key",
-            count="count",
-            epsilon=epsilon,
-            mechanism="sparse",
-            universe=f"integers:0..{len(frequencies) * at_once - 1}",
-            capacity=len(frequencies) * at_once,
-            randomness=bits,
-            progress=False,
-        )
+        return _publish(source, mechanism(**audits.options(keys)), epsilon, None, bits)
 
-    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once)
-
-
-def observe_compact(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
-) -> list[Neighbours]:
-    """One polynomial: the values of as many keys as it has coefficients are independent."""
-    import dptally
-
-    at_once = min(runs, 700)
-    frequencies = (1, 2, 8)
-    keys = len(frequencies) * at_once
-
-    def release(source: Path) -> Any:
-        return dptally.publish(
-            source,
-            key="key",
-            count="count",
-            epsilon=epsilon,
-            mechanism="compact",
-            universe=f"integers:0..{keys - 1}",
-            capacity=keys,
-            randomness=bits,
-            progress=False,
-        )
-
-    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def values(saved: Path) -> Found:
+        if mechanism.kind == "table":
+            return _read_release(saved)
         found = dptally.load(saved, dptally.CompactRelease)
         return np.arange(keys), np.array(found.values(range(keys)))
 
-    return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values)
+    return _copies(audits.frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values)
+
+
+def _publish(
+    source: Path, mechanism: Mechanism, epsilon: Fraction, delta: Fraction | None, bits: BitSource, **options: Any
+) -> Any:
+    import dptally
+
+    options |= {"key": "key", "count": "count", "randomness": bits, "progress": False}
+    return dptally.publish(source, mechanism=mechanism, epsilon=epsilon, delta=delta, **options)
 
 
 def observe_ranges(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Trees of counts: leaves of one tree, each of which is drawn by itself. A unit is also in the nodes above."""
     import dptally
 
     at_once = min(runs, 340)  # as many bins as one level may have
-    frequencies = _frequencies("weighted_sample", epsilon, delta, {})[:3]
+    frequencies = _frequencies(law_of(mechanism, epsilon, delta), delta)[:3]
 
     def release(source: Path) -> Any:
         return dptally.publish_quantiles(
@@ -165,12 +116,12 @@ def observe_ranges(
             branching=len(frequencies) * at_once,
             epsilon=epsilon,
             delta=delta,
-            mechanism="weighted_sample",
+            mechanism=mechanism.name,
             randomness=bits,
             progress=False,
         )
 
-    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def values(saved: Path) -> Found:
         nodes = dptally.load_ranges(saved).nodes().to_pydict()
         last = max(nodes["level"], default=0)
         found = [(node, value) for level, node, value in zip(nodes["level"], nodes["node"], nodes["value"], strict=True)
@@ -181,7 +132,7 @@ def observe_ranges(
 
 
 def observe_tree(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Heavy hitters: many values, found round by round."""
     from dptally.heavy_hitters import publish_heavy_hitters
@@ -206,7 +157,7 @@ def observe_tree(
             progress=False,
         )
 
-    def values(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def values(saved: Path) -> Found:
         found = load_release(saved, PrefixTree).frequencies()
         numbers = np.array([int(key) >> 32 for key in found], dtype=np.int64)
         return numbers, np.array(list(found.values()), dtype=np.int64)
@@ -216,22 +167,11 @@ def observe_tree(
     return _copies(frequencies, runs, place, release, at_once=at_once, spacing=at_once, read=values, shift=32)
 
 
-def _frequencies(mechanism: str, epsilon: Fraction, delta: Fraction, options: dict[str, Any]) -> tuple[int, ...]:
+def _frequencies(law: Any, delta: Fraction) -> tuple[int, ...]:
     """Frequencies worth looking at: the first, and from where half are reported to where all are. Public knowledge."""
-    from dptally.laws.gaussian_histogram import GaussianHistogram
-    from dptally.laws.sample_and_threshold import SampleAndThreshold
-    from dptally.laws.stability import Stability
-    from dptally.laws.weighted_sample import WeightedSample
-
-    law: Any
-    if mechanism == "weighted_sample":
-        law = WeightedSample(epsilon, delta, options.get("sampling"))
-    else:
-        made = {"stability": Stability, "gaussian": GaussianHistogram, "sample_and_threshold": SampleAndThreshold}
-        law = made[mechanism](epsilon, delta)
     half = law.first_frequency(Fraction(1, 2)) or 8
     sure = law.first_frequency(1 - delta / 4) or 2 * half
-    first = law.threshold - 1 if mechanism == "sample_and_threshold" else 1
+    first = 1 if law.rate is None else law.threshold - 1  # fewer units than the threshold are never reported
     steps = range(half, sure + 2, max(1, (sure - half) // _BETWEEN))
     return tuple(sorted({first, first + 1, half + 1, sure, sure + 1, *steps} - {0}))
 
@@ -244,7 +184,7 @@ def _copies(
     *,
     at_once: int = _AT_ONCE,
     spacing: int = _CLASS,
-    read: Callable[[Path], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] | None = None,
+    read: Callable[[Path], Found] | None = None,
     shift: int = 0,
 ) -> list[Neighbours]:
     """Runs with many copies of keys of each frequency, and of each frequency less one."""
@@ -289,7 +229,7 @@ def _write_counts(source: Path, frequencies: list[int], copies: int, spacing: in
     pq.write_table(table, source)
 
 
-def _read_release(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _read_release(saved: Path) -> Found:
     import pyarrow.parquet as pq
 
     table = pq.read_table(saved, columns=["key", "value"])
@@ -297,7 +237,7 @@ def _read_release(saved: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 
 def observe_sketch(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """Sketches of one counter, of streams of which one has one element more; one sample for each release."""
     import pyarrow.parquet as pq
@@ -327,7 +267,7 @@ def observe_sketch(
 
 
 def observe_order(
-    mechanism: str, epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
+    mechanism: type[Mechanism], epsilon: Fraction, delta: Fraction, runs: int, bits: BitSource, place: Path
 ) -> list[Neighbours]:
     """The order of two frequent keys in the release, where the first row of the data is there or not.
 
@@ -350,7 +290,7 @@ def observe_order(
             rows += [2 * pair + side for pair in range(many) for side in [0, 1] * 60]
             pq.write_table(pa.table({"key": pa.array(rows, pa.int64())}), source)
             release = dptally.publish(
-                source, key="key", epsilon=epsilon, delta=delta, mechanism=mechanism, randomness=bits, progress=False
+                source, key="key", epsilon=epsilon, delta=delta, mechanism=mechanism(), randomness=bits, progress=False
             )
             release.save(saved, overwrite=True)
             order = {key: at for at, key in enumerate(pq.read_table(saved).column("key").to_pylist())}

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from dptally.randomness import SeededBits
 
-__all__ = ["Chooser"]
+__all__ = ["RandomSettings"]
 
 _Item = TypeVar("_Item")
 _WORD = 1 << 64
 
 
-class Chooser:
+class RandomSettings:
     """Choices that depend on a seed and a place alone, so that every setting of a grid can be repeated by itself.
 
     Nothing private rests on them: they are parameters. Integers are uniform up to 2^-40, which is enough for a grid.

@@ -1,7 +1,7 @@
 """Ways around the mechanism: what a release shows besides its rows, and what errors and time show.
 
-Each check says what was looked at and what was found. Where nothing can be promised, as for time, numbers are reported
-and no verdict is given.
+Each check says what was looked at and what was found. Where nothing can be guaranteed, as for time, numbers are given
+without a verdict.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from dptally.audit.subjects import mechanisms
 from dptally.errors import DptallyError
+from dptally.laws.registry import USUAL
 from dptally.randomness import SeededBits, SystemBits
 
 __all__ = ["MARKER", "SideChannel", "audit_side_channels"]
 
 MARKER = "a-key-nobody-may-see"
-_TABLES = ("weighted_sample", "stability", "gaussian", "sample_and_threshold")
 _DRAWS = 20_000
 _REPEATS = 15
 
@@ -73,6 +74,11 @@ def _write(path: Path, keys: list[str]) -> Path:
     return path
 
 
+def _of_keys() -> list[str]:
+    """Mechanisms that list keys of the data, each by itself."""
+    return [mechanism.name for mechanism in mechanisms() if mechanism.audits.observed == "keys"]
+
+
 def _publish(source: Path, mechanism: str, bits: Any) -> Any:
     import dptally
 
@@ -86,7 +92,7 @@ def _order(place: Path, seed: int) -> SideChannel:
     keys = ["pear"] * 300 + ["apple"] * 200 + ["plum"] * 100
     orders = (keys, keys[::-1], sorted(keys))
     wrong = 0
-    for mechanism in _TABLES:
+    for mechanism in _of_keys():
         for number, rows in enumerate(orders):
             for bits in (SystemBits(), SeededBits(seed + number)):
                 release = _publish(_write(place / "order.parquet", rows), mechanism, bits)
@@ -94,7 +100,7 @@ def _order(place: Path, seed: int) -> SideChannel:
                 wrong += found != sorted(found)
     return SideChannel(
         "order of rows",
-        f"{6 * len(_TABLES)} releases of the same keys, written in three orders, with secret and with seeded bits",
+        f"{6 * len(_of_keys())} releases of the same keys, written in three orders, with secret and with seeded bits",
         "rows are sorted by key in all of them" if not wrong else f"{wrong} releases have rows in another order",
         bool(wrong),
     )
@@ -106,7 +112,7 @@ def _files(place: Path) -> SideChannel:
 
     keys = ["pear"] * 300 + ["apple"] * 200 + [f"rare {number}" for number in range(50)]
     different = []
-    for mechanism in _TABLES:
+    for mechanism in _of_keys():
         contents: list[bytes] = []
         table: Any = None
         for name, rows in (("one", keys), ("other", [*keys, MARKER])):
@@ -131,7 +137,7 @@ def _metadata(place: Path, seed: int) -> SideChannel:
     import pyarrow.parquet as pq
 
     source = _write(place / f"{MARKER}-file.parquet", ["pear"] * 300 + ["apple"] * 200 + [MARKER])
-    release = _publish(source, "stability", SeededBits(seed))
+    release = _publish(source, USUAL, SeededBits(seed))
     saved = place / "metadata.release"
     release.save(saved, overwrite=True)
     content, facts = saved.read_bytes(), pq.ParquetFile(saved)
@@ -175,9 +181,16 @@ def _errors(place: Path) -> SideChannel:
         "a negative count": attempt({MARKER: -1}, delta="1e-6"),
         "mixed keys": attempt([1, MARKER], delta="1e-6"),
         "a failing iterator": attempt(_failing(), delta="1e-6"),
-        "a full compact release": attempt(
-            {f"{MARKER}{number}": 1 for number in range(5)}, mechanism="compact", universe="words:30", capacity=2
-        ),
+        **{
+            f"more keys than fit, {mechanism.name}": attempt(
+                {f"{MARKER}{number}": 1 for number in range(5)},
+                mechanism=mechanism.name,
+                universe="words:30",
+                capacity=2,
+            )
+            for mechanism in mechanisms()
+            if {"universe", "capacity"} <= {option.name for option in mechanism.options()} and mechanism.pure
+        },
         "a column that is not there": attempt(place / "few.csv", key="other", delta="1e-6"),
     }
     shown, refused = [], 0
@@ -211,7 +224,7 @@ def _left_behind(place: Path) -> SideChannel:
     before = tempfile.tempdir
     tempfile.tempdir = str(directory)
     try:
-        _publish(_write(place / "left.parquet", ["pear"] * 300 + [MARKER]), "weighted_sample", SystemBits())
+        _publish(_write(place / "left.parquet", ["pear"] * 300 + [MARKER]), USUAL, SystemBits())
     finally:
         tempfile.tempdir = before
     left = [path.name for path in directory.rglob("*") if path.is_file()]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta
+from dptally.laws.audits import Audits
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Part, Spending
 
@@ -244,6 +245,7 @@ class Mechanism:
         bounded_memory: whether memory does not grow with the number of distinct keys.
         costs: what it takes beside counting, roughly: for each of its "capacity" or keys of its "universe", seconds
             and bytes, measured once.
+        audits: how `dptally audit` looks at it.
     """
 
     name: ClassVar[str]
@@ -261,6 +263,7 @@ class Mechanism:
     listed: ClassVar[bool] = False
     bounded_memory: ClassVar[bool] = False
     costs: ClassVar[tuple[Literal["capacity", "universe"], float, float] | None] = None
+    audits: ClassVar[Audits] = Audits()
 
     def spec(self, request: Request) -> Spec:
         """Check the request and make the law; nothing is verified yet.

@@ -12,7 +12,7 @@ __all__ = ["Account", "Entry", "Ledger", "Reservation"]
 
 
 def __getattr__(name: str) -> object:
-    # Not loaded by whoever publishes without a ledger.
+    # Not loaded for publishing without a ledger.
     if name in __all__:
         return getattr(importlib.import_module("dptally.ledger.ledger"), name)
     raise AttributeError(f"module 'dptally.ledger' has no attribute {name!r}")

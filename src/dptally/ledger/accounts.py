@@ -1,4 +1,4 @@
-"""What a verified history says: the budget, every spending and what became of it."""
+"""The accounts of a ledger: what its verified history says about the budget, every spending and what became of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dptally.privacy.spending import Spending
 __all__ = [
     "KEY_BYTES",
     "MOST_ROWS",
-    "Books",
+    "Accounts",
     "Entry",
     "Restored",
     "budget_facts",
@@ -35,6 +35,7 @@ _NEXT = {
     "void": (),
 }
 KEY_BYTES, _LONGEST_REASON = 32, 500
+_SAME_IN_AN_ENTRY = ("time", "who", "source", "unit", "partitioning", "part", "note")
 MOST_ROWS = 1 << 20  # about a gigabyte of memory
 
 
@@ -92,7 +93,7 @@ class Restored:
     who: str | None
 
 
-class Books:
+class Accounts:
     """The state after a number of rows. Takes rows one by one, in order, and refuses what cannot follow."""
 
     def __init__(self, name: str) -> None:
@@ -211,20 +212,8 @@ class Books:
             raise ValueError("a release that was paid for before")
         text = row.spending or ""
         spending = self._read.get(text) or self._read.setdefault(text, Spending.read(row.facts()))
-        made = Entry(
-            row.entry,
-            "reserved",
-            row.time,
-            spending,
-            row.release_id,
-            row.who,
-            row.source,
-            row.unit,
-            row.partitioning,
-            row.part,
-            row.note,
-            digest,
-        )
+        same = {name: getattr(row, name) for name in _SAME_IN_AN_ENTRY}
+        made = Entry(row.entry, row.state, spending=spending, release_id=row.release_id, entry_hash=digest, **same)
         self.entries[row.entry] = made
         self.releases[row.release_id] = row.entry
         self.spent.add(made.group, spending)

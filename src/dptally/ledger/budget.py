@@ -2,8 +2,8 @@
 
 A unit is in every source, and in one part of each partitioning. So what it can have lost is what was spent on the whole
 data, and on one part of each partitioning: a history for each choice of parts. A budget holds if it holds for each of
-them (parallel composition [McSherry09]); that no unit is in two parts of a partitioning is the statement of whoever
-names parts.
+them (parallel composition [McSherry09]); that no unit is in two parts of a partitioning is the statement of the one
+who names parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -38,7 +38,7 @@ class Budget:
         delta: exact; 0 for pure differential privacy.
         accounting: "basic": epsilons and deltas are added up, which holds however releases are chosen. "tight": the
             best of basic, optimal and tight composition, which holds for releases whose parameters are fixed without
-            looking at earlier releases; that they are is the statement of whoever makes such a ledger.
+            looking at earlier releases; that they are is the statement of the one who makes such a ledger.
     """
 
     epsilon: Fraction
@@ -131,10 +131,12 @@ class Spent:
         if room < 0:
             return best
         room = Fraction(math.floor(room / budget.delta * _SHARES), _SHARES) * budget.delta if budget.delta else room
+        known = next(event for events in self.groups.values() for event in events)
         allowed, refused = 0, _SHARES + 1  # invariant: so many shares of epsilon are allowed, or are none; and are not
         while refused - allowed > 1:
             middle = (allowed + refused) // 2
-            one_more = Spending("stability", budget.epsilon * middle / _SHARES, room)
+            # Of one more release nothing is known but epsilon and delta.
+            one_more = replace(known, epsilon=budget.epsilon * middle / _SHARES, delta=room, parts=())
             allowed, refused = (middle, refused) if self.allows(budget, one_more, group) else (allowed, middle)
         found = budget.epsilon * allowed / _SHARES
         return (found, room) if found > best[0] else best

@@ -10,7 +10,7 @@ guess a history (how many attempts failed, say) and test the guess. With the key
 it binds as SHA-256 does: two histories with the same hash would be a collision. Ledgers of format 1 had no key and
 used SHA-256; a row "upgraded" gives them one, for the rows after it.
 
-What a chain cannot show: that rows are missing at its end, or that all of it was written anew. See
+What a chain cannot show: that rows are missing at its end, or that all of it was written again. See
 `dptally.ledger.storage` for what is done about the first, and keep a hash elsewhere against both.
 
 Rows are ordered by their numbers, never by time. `time` is what the clock said, in UTC; `latest` the latest time of
@@ -27,13 +27,17 @@ from typing import Any
 
 from dptally.errors import UnreadableLedger
 
-__all__ = ["COLUMNS", "FORMAT_VERSION", "READABLE", "START", "UNHURRIED", "Row", "row_hash"]
+__all__ = ["COLUMNS", "EACH_ROW", "FORMAT_VERSION", "READABLE", "START", "UNHURRIED", "Row", "row_hash", "unit_name"]
 
 FORMAT_VERSION = 2
 READABLE = (1, 2)
 START = "0" * 64
 UNHURRIED = frozenset({"published", "failed", "void"})
 """States that need not be on disk at once: if they are lost with the power, more counts as spent, not less."""
+
+EACH_ROW = "each row"
+"""The unit where every row, or every occurrence of a key, is a unit of its own."""
+_COLUMN = "column "
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,18 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def row_hash(previous: str, row: Row, key: bytes | None) -> str:
-    """The hash that binds a row to the one before it.
-
-    Args:
-        previous: hash of the row before it.
-        row: the row.
-        key: the ledger's secret; None for a header, and for rows of format 1.
-    """
+    """The hash that binds a row to the one before it; without a key for headers, and for rows of format 1."""
     columns = json.dumps([getattr(row, name) for name in COLUMNS], ensure_ascii=True, separators=(",", ":"))
     message = bytes.fromhex(previous) + columns.encode("ascii")
     return (hashlib.sha256(message) if key is None else hmac.new(key, message, hashlib.sha256)).hexdigest()
+
+
+def unit_name(column: str | None) -> str:
+    """What a ledger calls a unit: `EACH_ROW`, or the column's name, written so that no column can be taken for rows.
+
+    >>> unit_name(None), unit_name("user"), unit_name("each row"), unit_name("column each row")
+    ('each row', 'user', 'column each row', 'column column each row')
+    """
+    if column is None:
+        return EACH_ROW
+    return _COLUMN + column if column == EACH_ROW or column.startswith(_COLUMN) else column

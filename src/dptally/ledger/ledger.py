@@ -17,7 +17,7 @@ from dptally.ledger.accounting import Total
 from dptally.ledger.accounts import (
     KEY_BYTES,
     MOST_ROWS,
-    Books,
+    Accounts,
     Entry,
     Restored,
     budget_facts,
@@ -26,9 +26,8 @@ from dptally.ledger.accounts import (
     key_facts,
 )
 from dptally.ledger.budget import Accounting, Budget, Group
-from dptally.ledger.history import UNHURRIED, Row, row_hash
+from dptally.ledger.history import EACH_ROW, UNHURRIED, Row, row_hash
 from dptally.ledger.note import Noted
-from dptally.ledger.paying import EACH_ROW
 from dptally.ledger.schema import LARGEST_TEXT
 from dptally.ledger.storage import Storage
 from dptally.privacy.guarantee import Guarantee, Record
@@ -90,7 +89,7 @@ class Ledger:
             raise InvalidParameter(f"accounting must be 'basic' or 'tight', got {str(accounting)[:40]!r}.")
         asked = _as_budget(epsilon, delta)
         named = (
-            None if sources is None else tuple(str(check_name("a source", name, optional=False)) for name in sources)
+            None if sources is None else tuple(check_name("a source", name, optional=False) or "" for name in sources)
         )
         if self.path.is_dir():
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
@@ -99,13 +98,13 @@ class Ledger:
                 raise InvalidParameter(f"{self.path} does not exist; give epsilon and delta to make a new ledger.")
             Storage.create(self.path, _header(Budget(*asked, accounting or "basic"), named or ()))
         self._storage = Storage(self.path, read_only=read_only)
-        self._books = Books(str(self.path))
+        self._accounts = Accounts(str(self.path))
         try:
             self._open()
         except BaseException:
             self._storage.disconnect()
             raise
-        budget = self._books.budget
+        budget = self._accounts.budget
         if asked is not None and asked != (budget.epsilon, budget.delta):
             raise InvalidParameter(
                 f"{self.path} has a budget of epsilon {_short(budget.epsilon)} and delta {_short(budget.delta)}, not "
@@ -113,7 +112,7 @@ class Ledger:
             )
         if accounting is not None and accounting != budget.accounting:
             raise InvalidParameter(f"{self.path} was made with accounting {budget.accounting!r}; it cannot be changed.")
-        if named is not None and named != self._books.sources:
+        if named is not None and named != self._accounts.sources:
             raise InvalidParameter(f"{self.path} was made with other sources; they cannot be changed.")
 
     def __repr__(self) -> str:
@@ -127,53 +126,53 @@ class Ledger:
     @property
     def ledger_id(self) -> str:
         """128 random bits that name it, as hexadecimal text."""
-        return self._books.ledger_id
+        return self._accounts.ledger_id
 
     @property
     def epsilon(self) -> Fraction:
         """Of the budget."""
-        return self._books.budget.epsilon
+        return self._accounts.budget.epsilon
 
     @property
     def delta(self) -> Fraction:
         """Of the budget."""
-        return self._books.budget.delta
+        return self._accounts.budget.delta
 
     @property
     def accounting(self) -> Accounting:
         """How spending is added up to decide what is allowed."""
-        return self._books.budget.accounting
+        return self._accounts.budget.accounting
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The data sources that may be spent on; empty if any may."""
-        return self._books.sources
+        return self._accounts.sources
 
     @property
     def closed(self) -> bool:
         """Whether nothing more can be spent."""
         self._refresh()
-        return self._books.closed is not None
+        return self._accounts.closed is not None
 
     @property
     def clock_set_back(self) -> bool:
         """Whether some row has an earlier time than one before it; the order of rows does not depend on times."""
         self._refresh()
-        return self._books.clock_set_back
+        return self._accounts.clock_set_back
 
     @property
     def head(self) -> tuple[int, str]:
         """Number and hash of the last row: kept elsewhere, it shows later whether history was cut or rewritten."""
         self._refresh()
-        return self._books.last
+        return self._accounts.last
 
     def history(self) -> list[Entry]:
         """Every spending, in order."""
         self._refresh()
-        return list(self._books.entries.values())
+        return list(self._accounts.entries.values())
 
     def remaining(self, partitioning: str | None = None, part: str | None = None) -> tuple[Fraction, Fraction]:
-        """Epsilon and delta that are left under the ledger's accounting, for the whole data or for one part.
+        """Epsilon and delta that remain under the ledger's accounting, for the whole data or for one part.
 
         A release that spends both is allowed. With basic accounting nothing larger is, and they may be spent in pieces.
         With tight accounting a release with less of the one may have more of the other.
@@ -183,18 +182,18 @@ class Ledger:
             part: which part; it need not have spent anything yet.
         """
         self._refresh()
-        return self._books.spent.left(self._books.budget, _group(partitioning, part))
+        return self._accounts.spent.left(self._accounts.budget, _group(partitioning, part))
 
     def parts(self) -> list[tuple[str, str]]:
         """Partitionings and parts that something counts as spent on, in order."""
         self._refresh()
-        return sorted(group for group in self._books.spent.groups if group is not None)
+        return sorted(group for group in self._accounts.spent.groups if group is not None)
 
     @property
     def restored(self) -> list[Restored]:
         """When an owner has accepted a ledger whose note was missing or said something else, and why."""
         self._refresh()
-        return list(self._books.restored)
+        return list(self._accounts.restored)
 
     def totals(self) -> list[Total]:
         """What was spent, by basic, optimal and tight composition, for the units that lost most.
@@ -203,7 +202,7 @@ class Ledger:
             InvalidParameter: more choices of parts than can be looked at; `remaining` has the basic sums.
         """
         self._refresh()
-        found = self._books.spent.totals(self._books.budget)
+        found = self._accounts.spent.totals(self._accounts.budget)
         if found is None:
             raise InvalidParameter("there are too many parts of partitionings to compose every choice of them.")
         return found
@@ -211,7 +210,7 @@ class Ledger:
     def worst_history(self) -> list[Spending]:
         """What counts as spent, for a unit that lost the most epsilon."""
         self._refresh()
-        histories = list(self._books.spent.histories() or [])
+        histories = list(self._accounts.spent.histories() or [])
         most = max(histories, key=lambda one: sum(event.epsilon * times for event, times in one.items()))
         return list(most.elements())
 
@@ -257,7 +256,7 @@ class Ledger:
         Args:
             spending: what it will spend.
             source: as in `account`, like what follows.
-            unit: whose privacy it is about; promises about different units do not add up.
+            unit: whose privacy it is about; guarantees for different privacy units cannot be composed.
             partitioning: how units are divided.
             part: which of them.
             who: who spends it.
@@ -274,6 +273,7 @@ class Ledger:
             raise InvalidParameter("epsilon and delta have too many digits for a ledger.")
         check_name("source", source)
         check_name("who", who)
+        labels = {"source": source, "unit": unit, "partitioning": partitioning, "part": part, "who": who, "note": note}
         group = _group(partitioning, part)
         if self.sources and source not in self.sources:
             raise InvalidParameter(f"source must be one of {', '.join(map(repr, self.sources))} in this ledger.")
@@ -283,19 +283,8 @@ class Ledger:
         release_id = _random(16).hex()
         with self._writing():
             self._refuse(spending, group, unit)
-            number = len(self._books.entries) + 1
-            entry_hash = self._append(
-                "reserved",
-                number,
-                who=who,
-                source=source,
-                unit=unit,
-                partitioning=partitioning,
-                part=part,
-                spending=text,
-                release_id=release_id,
-                note=note,
-            )
+            number = len(self._accounts.entries) + 1
+            entry_hash = self._append("reserved", number, spending=text, release_id=release_id, **labels)
         return Reservation(self, Record(release_id, self.ledger_id, None, entry_hash), number)
 
     def check(self, spending: Spending, *, partitioning: str | None = None, part: str | None = None) -> None:
@@ -324,25 +313,25 @@ class Ledger:
 
     def _entry_of(self, record: Record) -> Entry | None:
         """The entry that a record is of; None if there is none, or it differs."""
-        entry = self._books.entries.get(self._books.releases.get(record.release_id, 0))
+        entry = self._accounts.entries.get(self._accounts.releases.get(record.release_id, 0))
         if entry is None or entry.entry_hash != record.entry_hash or record.entry not in (None, entry.number):
             return None
         return entry
 
     def _refuse(self, spending: Spending, group: Group, unit: str | None = None) -> None:
-        books = self._books
-        if books.closed is not None:
+        accounts = self._accounts
+        if accounts.closed is not None:
             raise InvalidParameter(f"{self.path} is closed: nothing more can be spent.")
-        before = books.unit
+        before = accounts.unit
         if unit is not None and before is not None and unit != before:
             raise InvalidParameter(
                 f"{self.path} has releases that protect {before!r}, and this one protects {unit!r}: guarantees for "
                 "different privacy units cannot be composed; use a ledger for each, or the same name for both "
                 "units if they are the same (Ledger.account(unit=...), --ledger-unit)."
             )
-        if len(books.hashes) + _ROWS_OF_AN_ENTRY > MOST_ROWS:
+        if len(accounts.hashes) + _ROWS_OF_AN_ENTRY > MOST_ROWS:
             raise InvalidParameter(f"{self.path} is full: it has as many rows as a ledger can have.")
-        if books.spent.allows(books.budget, spending, group):
+        if accounts.spent.allows(accounts.budget, spending, group):
             return
         asked = f"this release needs epsilon {_short(spending.epsilon)}, delta {_short(spending.delta)}"
         if self.accounting == "tight":  # what would be allowed takes longer to find out than others should wait
@@ -350,21 +339,21 @@ class Ledger:
                 f"Budget exceeded: {asked}, which does not fit with what was spent under tight accounting; "
                 f"see what remains: dptally ledger show {shlex.quote(str(self.path))}."
             )
-        epsilon, delta = books.spent.left(books.budget, group)
+        epsilon, delta = accounts.spent.left(accounts.budget, group)
         raise BudgetExceeded(f"Budget exceeded: {asked}; epsilon {_short(epsilon)}, delta {_short(delta)} remain.")
 
     def end_spending(self, *, who: str | None = None) -> None:
         """Close the budget for ever: nothing more can be reserved. What was reserved before may still be finished."""
         check_name("who", who)
         with self._writing():
-            if self._books.closed is not None:
+            if self._accounts.closed is not None:
                 raise InvalidParameter(f"{self.path} is closed already.")
             self._append("closed", 0, who=who)
 
     def void(self, entry: int, *, reason: str, who: str | None = None) -> None:
         """Take a spending back by hand, and say why; the history keeps both.
 
-        It is for what failed after data was read, and for what a process reserved that then died. Whoever does so
+        It is for what failed after data was read, and for what a process reserved that then died. The owner who does so
         states that nobody learns anything from the failure itself: that a request failed at this point may depend on
         the data, and is no longer paid for.
 
@@ -380,10 +369,10 @@ class Ledger:
         stated = check_reason(reason)
         check_name("who", who)
         with self._writing():
-            found = self._books.entries.get(entry)
+            found = self._accounts.entries.get(entry)
             if found is None:
                 raise InvalidParameter(f"{self.path} has no entry {entry}.")
-            if not self._books.may_become(entry, "void"):
+            if not self._accounts.may_become(entry, "void"):
                 raise InvalidParameter(
                     f"entry {entry} of {self.path} is {found.state}, and stays so: only what failed, or was reserved "
                     "and never sampled for, can be taken back."
@@ -393,7 +382,7 @@ class Ledger:
     def _move(self, number: int, state: str, *, note: str | None = None) -> None:
         """Append what became of a spending."""
         with self._writing(wait=state not in UNHURRIED):
-            if not self._books.may_become(number, state):
+            if not self._accounts.may_become(number, state):
                 raise InvalidParameter(f"entry {number} of {self.path} cannot become {state}.")
             self._append(state, number, note=note)
 
@@ -411,20 +400,20 @@ class Ledger:
         Raises:
             UnreadableLedger: if the history was altered or cut short, or the note beside it says something else.
         """
-        before = self._books
-        self._books = Books(str(self.path))
+        before = self._accounts
+        self._accounts = Accounts(str(self.path))
         try:
             self._open()
         except BaseException:
-            self._books = before
+            self._accounts = before
             raise
-        if head is not None and head.strip().lower() not in self._books.hashes:
+        if head is not None and head.strip().lower() not in self._accounts.hashes:
             raise UnreadableLedger(
                 f"{self.path} does not have the row that was noted: its history was cut or rewritten."
             )
-        if before.hashes and self._books.hashes[: len(before.hashes)] != before.hashes:
+        if before.hashes and self._accounts.hashes[: len(before.hashes)] != before.hashes:
             raise UnreadableLedger(f"{self.path} was rewritten since it was opened.")
-        return self._books.last
+        return self._accounts.last
 
     def find(self, guarantee: Guarantee) -> Entry:
         """The entry that paid for a release.
@@ -442,11 +431,8 @@ class Ledger:
         if entry is None:
             raise PrivacyViolation("the release is not recorded in this ledger: its history was cut or rewritten.")
         spent = entry.spending
-        if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != (
-            guarantee.mechanism,
-            guarantee.epsilon,
-            guarantee.delta,
-        ):
+        stated = guarantee.mechanism, guarantee.epsilon, guarantee.delta
+        if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != stated:
             raise PrivacyViolation("the ledger has another spending where the release names one.")
         return entry
 
@@ -475,15 +461,15 @@ class Ledger:
         found = cls.__new__(cls)
         found.path = Path(path)
         if not found.path.is_file():
-            raise InvalidParameter(f"{found.path} is not there.")
-        found._storage, found._books = Storage(found.path), Books(str(found.path))
+            raise InvalidParameter(f"{found.path} does not exist.")
+        found._storage, found._accounts = Storage(found.path), Accounts(str(found.path))
         with found._storage.reading() as noted:
             found._read_all()
             if found._note_problem(noted) is None:
                 raise InvalidParameter(f"the note of {found.path} is as it should be; there is nothing to restore.")
         with found._writing(restore=True):
-            said = None if noted is None else {"noted": {"sequence": noted.new[0], "hash": noted.new[1]}}
-            found._append("note restored", 0, who=who, note=stated, spending=None if said is None else _json(said))
+            said = None if noted is None else _json({"noted": {"sequence": noted.new[0], "hash": noted.new[1]}})
+            found._append("note restored", 0, who=who, note=stated, spending=said)
         found._refresh()
         return found
 
@@ -496,8 +482,8 @@ class Ledger:
             self._check_note(noted)
 
     def _read_all(self) -> None:
-        self._books.follow(self._storage.rows(0))
-        if not self._books.hashes or self._storage.head() != self._books.last:
+        self._accounts.follow(self._storage.rows(0))
+        if not self._accounts.hashes or self._storage.head() != self._accounts.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
     def _refresh(self) -> None:
@@ -507,13 +493,8 @@ class Ledger:
 
     @contextlib.contextmanager
     def _writing(self, *, wait: bool = True, restore: bool = False) -> Iterator[None]:
-        """A transaction that begins with everything others have appended.
-
-        Args:
-            wait: as in `Storage.writing`.
-            restore: whether to go on whatever the note says.
-        """
-        if self._books.version == 1:
+        """A transaction that begins with everything others have appended; `restore`: whatever the note says."""
+        if self._accounts.version == 1:
             self._upgrade(restore=restore)
         with self._storage.writing(wait=wait, create_note=restore) as noted:
             self._catch_up()
@@ -523,11 +504,11 @@ class Ledger:
 
     def _upgrade(self, *, restore: bool) -> None:
         """Give a ledger of format 1 a key, for the hashes that releases carry from now on."""
-        with self._storage.writing(create_note=restore or len(self._books.hashes) == 1) as noted:
+        with self._storage.writing(create_note=restore or len(self._accounts.hashes) == 1) as noted:
             self._catch_up()
             if not restore:
                 self._check_note(noted)
-            if self._books.version == 1:
+            if self._accounts.version == 1:
                 self._append("upgraded", 0, spending=_json(key_facts(_random(KEY_BYTES))))
                 self._storage.upgrade()
         with self._storage.reading():
@@ -535,12 +516,12 @@ class Ledger:
 
     def _catch_up(self) -> None:
         """Verify and take in what other processes have appended; inside a transaction."""
-        number, digest = self._books.last
+        number, digest = self._accounts.last
         rows = self._storage.rows(number)
         if next(rows, (None, None))[1] != digest:
             raise UnreadableLedger(f"{self.path} was rewritten while it was in use.")
-        self._books.follow(rows)
-        if self._storage.head() != self._books.last:
+        self._accounts.follow(rows)
+        if self._storage.head() != self._accounts.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
     def _check_note(self, noted: Noted | None) -> None:
@@ -555,18 +536,18 @@ class Ledger:
 
     def _note_problem(self, noted: Noted | None) -> str | None:
         """What is wrong with the note, as a sentence; None if nothing is."""
-        books, name = self._books, self._storage.note.path.name
+        accounts, name = self._accounts, self._storage.note.path.name
         if noted is None:
-            if books.version == 1 and len(books.hashes) == 1:
+            if accounts.version == 1 and len(accounts.hashes) == 1:
                 return None  # format 1 wrote the first note with the first spending
             why = f"{self.path} has no readable note ({name}) beside it, and one was written with it"
             what = "put it back, or mount the whole directory of the ledger"
-        elif books.ends_with(noted.new) or (noted.counter and books.ends_with(noted.old)):
+        elif accounts.ends_with(noted.new) or (noted.counter and accounts.ends_with(noted.old)):
             return None
-        elif not books.has(noted.new):
+        elif not accounts.has(noted.new):
             why = f"{self.path} ends before, or differs from, what {name} has noted"
             what = "rows were lost, or it is an older copy: put the right file back"
-        elif noted.counter == 0 and books.version == 1:
+        elif noted.counter == 0 and accounts.version == 1:
             return None  # of format 1, whose notes may be behind
         else:
             why = f"{self.path} has rows that {name} knows nothing of"
@@ -574,11 +555,11 @@ class Ledger:
         return f"{why}; {what}; {_RESTORE} dptally ledger restore-note {shlex.quote(str(self.path))} --reason TEXT."
 
     def _append(self, state: str, entry: int, **columns: str | None) -> str:
-        """Write a row that follows, inside a transaction, and return its hash; the books take it in when next used."""
-        number, previous = self._books.last
+        """Write a row that follows, inside a transaction, and return its hash; the accounts take it in later."""
+        number, previous = self._accounts.last
         time = _now()
-        row = Row(number + 1, time, max(time, self._books.latest), state, entry, **columns)
-        digest = row_hash(previous, row, self._books.key)
+        row = Row(number + 1, time, max(time, self._accounts.latest), state, entry, **columns)
+        digest = row_hash(previous, row, self._accounts.key)
         self._storage.append(row, digest)
         return digest
 
@@ -596,23 +577,16 @@ class Account:
 
     def reserve(self, spending: Spending, *, unit: str | None = None, note: str | None = None) -> Reservation:
         """As `Ledger.reserve`; the account's name for the unit, if it has one, stands for the release's own."""
-        return self.ledger.reserve(
-            spending,
-            source=self.source,
-            unit=self.unit or unit,
-            partitioning=self.partitioning,
-            part=self.part,
-            who=self.who,
-            note=note,
-        )
+        labels = {name: getattr(self, name) for name in ("source", "partitioning", "part", "who")}
+        return self.ledger.reserve(spending, unit=self.unit or unit, note=note, **labels)
 
 
 class Reservation:
     """A spending that is on disk, for a release that is still to be made.
 
     "drawn" must be on disk before the first secret random word of the draw is read. "published" says that the release
-    was handed to whoever asked for it, "failed" that there is none. "void" gives the budget back, and is possible only
-    as long as nothing was drawn: it is for a request that failed before any row was read.
+    was handed to the caller, "failed" that there is none. "void" gives the budget back, and is possible only as long as
+    nothing was drawn: it is for a request that failed before any row was read.
 
     Attributes:
         record: what goes into the release.
@@ -686,9 +660,7 @@ def _header(budget: Budget, sources: tuple[str, ...]) -> Row:
 
 def _group(partitioning: str | None, part: str | None) -> Group:
     if (partitioning is None) != (part is None):
-        raise InvalidParameter(
-            "partitioning and part go together: how units are divided, and which of the parts it is."
-        )
+        raise InvalidParameter("partitioning and part go together: how units are divided, and which part it is.")
     check_name("partitioning", partitioning)
     check_name("part", part)
     return None if partitioning is None or part is None else (partitioning, part)

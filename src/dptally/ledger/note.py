@@ -59,12 +59,9 @@ _FORMAT_1 = re.compile(rf"{_NUMBER} {_HASH}\n")
 
 @dataclass(frozen=True)
 class Noted:
-    """What a note says.
+    """What a note says: the last rows before and after a transaction, and how often it was written.
 
-    Attributes:
-        old: the last row before the last transaction that was noted.
-        new: the last row after it.
-        counter: how often the note was written; 0 for a note of format 1, which names one row, perhaps not the last.
+    The counter is 0 for a note of format 1, which names one row, perhaps not the last.
     """
 
     old: Place
@@ -89,12 +86,7 @@ class Turn:
         return os.fstat(self._descriptor).st_size == 0
 
     def write(self, old: Place, new: Place, *, wait: bool) -> None:
-        """Say which rows the history ends with, before and after a transaction.
-
-        Args:
-            old: before it.
-            new: after it.
-            wait: for the disk.
+        """Say which rows the history ends with, before and after a transaction; `wait`: until it is on disk.
 
         Raises:
             DptallyError: if it cannot be written; it then says what it said before.
@@ -113,25 +105,14 @@ class Turn:
 
 
 class Note:
-    """The note beside a ledger.
-
-    Args:
-        ledger: the file of the ledger, without symbolic links.
-    """
+    """The note beside a ledger, whose path is given without symbolic links."""
 
     def __init__(self, ledger: Path) -> None:
         self.path = ledger.with_name(ledger.name + "-head")
 
     @contextlib.contextmanager
     def turn(self, *, write: bool = True, create: bool = False) -> Iterator[Turn | None]:
-        """Wait for this process's turn to use the ledger.
-
-        Args:
-            write: False for a turn in which the note is only read.
-            create: make an empty note if there is none.
-
-        Yields:
-            Turn: or None if there is no note.
+        """Wait for this process's turn to use the ledger; yields None if there is no note, and none is created.
 
         Raises:
             UnreadableLedger: if it is not a file of its own.

@@ -10,10 +10,10 @@
         guarantee = replace(guarantee, record=paid.record)
 
 **What is given back.** Whether a request fails once rows are read may depend on the rows, so a failure is an answer:
-whoever got the budget back could ask until the answers add up to a number. So what fails inside of `paid.opening()`,
+anyone who got the budget back could ask until the answers add up to a number. So what fails inside of `paid.opening()`,
 where nothing but public declarations is looked at, is void; whatever fails anywhere else, for whatever reason, an
-interruption among them, stays spent, and the history says "failed". A step that somebody forgets to put into
-`opening()` costs budget when it fails; nothing that is forgotten gives any back. The owner can void a failed entry by
+interruption among them, stays spent, and the history says "failed". A step that is not put into
+`opening()` costs budget when it fails; nothing gives any back by mistake. The owner can void a failed entry by
 hand (`Ledger.void`), with a reason.
 
 **What counts as the draw.** Random words that decide which of a unit's keys are counted are taken from `bits`: nothing
@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from dptally.errors import DptallyError, InvalidParameter
+from dptally.ledger.history import unit_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,15 +46,11 @@ if TYPE_CHECKING:
     from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
 
-__all__ = ["EACH_ROW", "AnyLedger", "Paid", "as_account", "paying", "spent_by", "unit_name"]
+__all__ = ["AnyLedger", "Paid", "as_account", "paying", "spent_by"]
 
 AnyLedger: TypeAlias = "Ledger | Account | str | Path"
 """What may be given as a ledger: one, an account of one, or the path of one."""
 
-EACH_ROW = "each row"
-"""What a ledger calls the unit where every row, or every occurrence of a key, is a unit of its own."""
-
-_COLUMN = "column "
 _SPENT = "_dptally_spent"
 
 
@@ -79,12 +76,7 @@ class PaidBits:
 
 @dataclass(frozen=True)
 class Paid:
-    """What a release is drawn with.
-
-    Attributes:
-        bits: for the draw.
-        reservation: what pays for it; None without a ledger.
-    """
+    """What a release is drawn with: random bits, and the reservation that pays for it, or None without a ledger."""
 
     bits: BitSource
     reservation: Reservation | None = None
@@ -116,21 +108,14 @@ class Paid:
 def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, unit: str | None) -> Iterator[Paid]:
     """Reserve before the block is entered; published when it ends, failed if it fails, void if `Paid.opening` does.
 
-    Args:
-        ledger: a ledger, an account of one, the path of one, or None to pay nothing.
-        spending: what the release spends.
-        bits: what it will be drawn from.
-        unit: whose privacy it is about, as in `Guarantee.unit`.
-
     Raises:
         BudgetExceeded: if the budget does not allow it.
     """
     if ledger is None:
         yield Paid(bits)
         return
-    account = as_account(ledger)
     seeded = None if bits.private else "drawn from a seed: not private"
-    reservation = account.reserve(spending, unit=unit_name(unit), note=seeded)
+    reservation = as_account(ledger).reserve(spending, unit=unit_name(unit), note=seeded)
     try:
         yield Paid(PaidBits(bits, reservation), reservation)
         reservation.published()
@@ -149,31 +134,13 @@ def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, uni
 
 
 def spent_by(error: BaseException) -> str | None:
-    """What to say about the budget after a failure, if it stays spent, and what the owner can do.
-
-    Beside the notes of the exception, as an engine's own notes may quote rows.
-    """
+    """What to say about the budget after a failure, if it stays spent. No notes of engines, which may quote rows."""
     said = getattr(error, _SPENT, None)
     return said if isinstance(said, str) else None
 
 
-def unit_name(column: str | None) -> str:
-    """What a ledger calls a unit: `EACH_ROW`, or the column's name, written so that no column can be taken for rows.
-
-    >>> unit_name(None), unit_name("user"), unit_name("each row"), unit_name("column each row")
-    ('each row', 'user', 'column each row', 'column column each row')
-    """
-    if column is None:
-        return EACH_ROW
-    return _COLUMN + column if column == EACH_ROW or column.startswith(_COLUMN) else column
-
-
 def as_account(ledger: object) -> Account:
-    """Whatever was given as a ledger, as an account of one.
-
-    Raises:
-        InvalidParameter: if it is none.
-    """
+    """Whatever was given as a ledger, as an account of one."""
     from dptally.ledger.ledger import Account, Ledger
 
     if isinstance(ledger, str | Path):

@@ -1,6 +1,6 @@
 """What the database of a ledger consists of, and nothing else: checked before anything is read from it.
 
-A file that somebody else made may call anything `history`: a view that computes for ever, a table with a trigger or a
+A file that an attacker made may call anything `history`: a view that computes for ever, a table with a trigger or a
 generated column. So the definitions in the file must be those below, letter by letter, before a row is asked for; then
 rows come from plain tables, in the order of their numbers, and SQLite neither computes nor sorts. What a plain table
 can still hold is bounded too: the size of the file, of a value, the number of rows and of SQLite's steps.
@@ -64,7 +64,7 @@ class _Steps:
 
 
 def harden(connection: sqlite3.Connection) -> None:
-    """Set a new connection up for a file that somebody else may have made; before its first statement."""
+    """Set a new connection up for a file that an attacker may have made; before its first statement."""
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "automatic_index = OFF"):

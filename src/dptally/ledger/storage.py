@@ -41,15 +41,7 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that 
 
 
 class Storage:
-    """An open ledger file. May be used by several threads, and by a forked child, which opens it again.
-
-    Args:
-        path: of an existing file.
-        read_only: whether nothing will be written.
-
-    Raises:
-        UnreadableLedger: if it is not a ledger that this version reads.
-    """
+    """An open ledger file. May be used by several threads, and by a forked child, which opens it again."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path

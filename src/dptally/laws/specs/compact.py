@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
+from dptally.laws.audits import Audits, Exact
 from dptally.laws.field_geometric import FieldGeometric, choose_law
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, assumed_types, check_types, numbered
@@ -87,6 +88,13 @@ class Compact(Mechanism):
     summary: ClassVar[str] = "answers any key of a huge universe, and lists none, delta = 0"
     costs: ClassVar[tuple[Literal["capacity"], float, float]] = ("capacity", 3e-5, 1300.0)
     references: ClassVar[tuple[str, ...]] = ("BV19",)
+    audits: ClassVar[Audits] = Audits(
+        exact=(Exact("elements of a field", 1),),
+        observed="universe",
+        copies=700,
+        options=lambda keys: {"universe": f"integers:0..{keys - 1}", "capacity": keys},
+        runs=7_000,
+    )
     pure: ClassVar[bool] = True
     kind: ClassVar[str] = "compact"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
+from dptally.laws.audits import Audits, Exact
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
@@ -58,6 +59,14 @@ class Dense(Mechanism):
     trees: ClassVar[bool] = True
     costs: ClassVar[tuple[Literal["universe"], float, float]] = ("universe", 6e-7, 170.0)
     references: ClassVar[tuple[str, ...]] = ("BV19",)
+    audits: ClassVar[Audits] = Audits(
+        exact=(Exact("bounded noise", 2),),
+        observed="universe",
+        frequencies=(1, 2, 20),
+        copies=20_000,
+        options=lambda keys: {"universe": list(range(keys)), "bound": 40},
+        controls={"epsilon x 2": ("1", "0")},
+    )
     pure: ClassVar[bool] = True
     listed: ClassVar[bool] = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dptally.laws.audits import BOTH_CONTROLS, Audits, Exact
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.spec import Mechanism, Request, Spec
 from dptally.privacy.spending import Part
@@ -33,6 +34,7 @@ class Gaussian(Mechanism):
     summary: ClassVar[str] = "Gaussian noise for all keys of a unit at once, released where it reaches a threshold"
     because: ClassVar[str] = "its noise grows only with the root of the keys per unit"
     references: ClassVar[tuple[str, ...]] = ("WKZK24", "LT25")
+    audits: ClassVar[Audits] = Audits(exact=(Exact("rows of a unit", 3),), controls=BOTH_CONTROLS)
     cluster: ClassVar[Literal["rows"]] = "rows"
 
     def spec(self, request: Request) -> Spec:

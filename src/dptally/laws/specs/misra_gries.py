@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_fraction
+from dptally.laws.audits import Audits, Exact
 from dptally.laws.counter_laws import choose_counter_law
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.shortfall import Shortfall
@@ -90,6 +91,17 @@ class MisraGries(Mechanism):
     bounded_memory: ClassVar[bool] = True
     costs: ClassVar[tuple[Literal["capacity"], float, float]] = ("capacity", 3e-7, 120.0)
     references: ClassVar[tuple[str, ...]] = ("LT25",)
+    audits: ClassVar[Audits] = Audits(
+        exact=(
+            Exact("shared noise", 2, "one stream"),
+            Exact("counters", 1, "merged"),
+            Exact("summed counters", 1, "summed"),
+            Exact("pure counters", 1, "pure sketch"),
+        ),
+        observed="stream",
+        runs=1_000,
+        controls={"delta x 4": ("0.3", "0.1")},
+    )
     cluster: ClassVar[Literal["sketch"]] = "sketch"
 
     capacity: int | None = option("how many counters the sketch has; 10,000 if left out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from dptally.laws.audits import Audits, Exact
 from dptally.laws.sample_and_threshold import SampleAndThreshold as SampleAndThresholdLaw
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
@@ -39,6 +40,7 @@ class SampleAndThreshold(Mechanism):
     trees: ClassVar[bool] = True
     events: ClassVar[tuple[str, ...]] = ("trie_heavy_hitters",)
     references: ClassVar[tuple[str, ...]] = ("BC22",)
+    audits: ClassVar[Audits] = Audits(exact=(Exact("binomial rows", 2),), controls={"delta x 4": ("1", "0.01")})
     cluster: ClassVar[Literal["rows"]] = "rows"
 
     rate: Any = option("sampling rate; the one that releases the rarest keys if left out")

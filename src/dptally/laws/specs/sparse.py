@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
+from dptally.laws.audits import Audits, Exact
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
 from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, assumed_types, check_types, numbered
@@ -63,6 +64,14 @@ class Sparse(Mechanism):
     costs: ClassVar[tuple[Literal["capacity"], float, float]] = ("capacity", 3e-7, 120.0)
     events: ClassVar[tuple[str, ...]] = (_STRICT,)
     references: ClassVar[tuple[str, ...]] = ("BV19",)
+    audits: ClassVar[Audits] = Audits(
+        exact=(Exact("noise of a universe", 2), Exact("noise in strict time", 1, "sparse, strict time")),
+        observed="universe",
+        copies=2_000,
+        options=lambda keys: {"universe": f"integers:0..{keys - 1}", "capacity": keys},
+        runs=40_000,
+        controls={"epsilon x 2": ("1", "0")},
+    )
     pure: ClassVar[bool] = True
 
     universe: Any = option("all keys there may be, fixed without looking at the data, such as 'ipv4'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from dptally.laws.audits import BOTH_CONTROLS, Audits, Exact
 from dptally.laws.spec import Mechanism, Request, Spec
 from dptally.laws.specs.copies import OneLaw
 from dptally.laws.stability import Stability as StabilityLaw
@@ -30,6 +31,7 @@ class Stability(Mechanism):
     title: ClassVar[str] = "Stability-based histogram"
     summary: ClassVar[str] = "geometric noise on every count, released where it reaches a threshold"
     references: ClassVar[tuple[str, ...]] = ("BV19",)
+    audits: ClassVar[Audits] = Audits(exact=(Exact("rows", 3),), epsilons=(0.08, 4), controls=BOTH_CONTROLS)
     keys_only: ClassVar[bool] = True
     cluster: ClassVar[Literal["rows"]] = "rows"
 

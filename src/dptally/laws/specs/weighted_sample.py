@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
+from dptally.laws.audits import BOTH_CONTROLS, Audits, Exact
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.spec import Mechanism, Question, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
@@ -44,6 +45,11 @@ class WeightedSample(Mechanism):
     trees: ClassVar[bool] = True
     events: ClassVar[tuple[str, ...]] = (SANITIZED,)
     references: ClassVar[tuple[str, ...]] = ("CGSS21",)
+    audits: ClassVar[Audits] = Audits(
+        exact=(Exact("rows", 5), Exact("sampled rows", 3, "sampled")),
+        epsilons=(0.05, 4),
+        controls=BOTH_CONTROLS,
+    )
     keys_only: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
     cluster: ClassVar[Literal["rows"]] = "rows"

@@ -1,6 +1,6 @@
 """What several releases spend together, by rules that are all proved.
 
-- `profiles`: the exact privacy profiles of laws;
+- `profiles`: the loss of single draws, from the exact privacy profiles of laws;
 - `totals`: basic, optimal and tight composition of a list of events;
 - `numerical`: the same by the library dp-accounting, in floating point, as a second opinion.
 """

@@ -8,7 +8,7 @@
   `dptally.verifiers.loss_measures`; parts without a known profile enter by their epsilon and delta.
 
 The second and the third hold for events whose *parameters* are fixed without looking at earlier outcomes. If they are
-not, the sum must be kept under control on every path, which these rules do not promise [RRUV16]; basic composition
+not, the sum must be kept under control on every path, which these rules do not guarantee [RRUV16]; basic composition
 does.
 """
 
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dptally.laws.registry import law_from_facts
 from dptally.ledger.accounting.profiles import law_measures
 from dptally.privacy.spending import Part, Spending
 from dptally.verifiers.loss_measures import ONE, LossMeasure, composed, delta_at, repeated, two_point_measure
@@ -66,13 +67,7 @@ class Total:
 
 
 def basic_total(events: Iterable[Spending], *, epsilon: Fraction, delta: Fraction) -> Total:
-    """Sums of epsilons and of deltas.
-
-    Args:
-        events: what was spent.
-        epsilon: of the budget.
-        delta: of the budget.
-    """
+    """Sums of epsilons and of deltas, for a budget of epsilon and delta."""
     sums = Fraction(0), Fraction(0)
     for event, times in Counter(events).items():
         sums = short_above(sums[0] + times * event.epsilon), short_above(sums[1] + times * event.delta)
@@ -92,14 +87,7 @@ def short_above(number: Fraction) -> Fraction:
 def optimal_total(
     events: Iterable[Spending], *, epsilon: Fraction, delta: Fraction, with_epsilon: bool = False
 ) -> Total:
-    """Optimal composition of what is known as (e, d)-private.
-
-    Args:
-        events: what was spent.
-        epsilon: of the budget.
-        delta: of the budget; with 0 this is basic composition.
-        with_epsilon: whether to look for the epsilon at the budget's delta too.
-    """
+    """Optimal composition of what is known as (e, d)-private; `with_epsilon`: find its epsilon at delta, too."""
     every = Counter((event.epsilon, event.delta) for event in events)
     parts = Counter({Part(e, d): times for (e, d), times in every.items()})
     return _total("optimal", parts, epsilon, delta, with_epsilon)
@@ -153,7 +141,7 @@ def _without_laws(parts: Counter[Part]) -> Counter[Part]:
 
 def _sampled(part: Part) -> bool:
     """Whether a part has a profile that ends early, whatever its epsilon is."""
-    return part.law is not None and dict(part.law)["name"] == "SampleAndThreshold"
+    return part.law is not None and law_from_facts(dict(part.law)).rate is not None
 
 
 def grid_step(parts: Iterable[Part], epsilon: Fraction) -> Fraction:
