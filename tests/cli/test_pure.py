@@ -137,10 +137,10 @@ def test_an_empty_sparse_release_says_why(tmp_path: Path, events: Path, run: Run
     [
         (("--mechanism", "sparse"), "mechanism 'sparse' needs a universe"),
         (("--mechanism", "sparse", "--universe", "ipv5"), "there is no universe 'ipv5'"),
-        ((*SPARSE, "--delta", "1e-6"), "mechanism 'sparse' keeps delta = 0; leave delta out, got 1e-6."),
+        ((*SPARSE, "--delta", "1e-6"), "mechanism 'sparse' keeps delta = 0; leave --delta out, got 1e-06."),
         ((*SPARSE, "--capacity", "0"), "capacity must be at least 1, got 0."),
         ((*SPARSE, "--keys-only"), "mechanism 'sparse' always releases values"),
-        (("--mechanism", "compact", "--universe", "words:8"), "say with -o which file to write"),
+        (("--mechanism", "compact", "--universe", "words:8"), "give the file to write with -o"),
         ((), "delta is missing: mechanism 'weighted_sample' needs one"),
         (("--delta", "1e-6", "--universe", "ipv4"), "universe is for the mechanisms 'dense', 'sparse' and 'compact'"),
     ],

@@ -73,7 +73,7 @@ def test_bad_sampling(wrong: dict[str, Any], message: str) -> None:
 def test_size_needs_no_unit_and_two_readings() -> None:
     """A size with units, or with a source that can be read only once, is refused."""
     frame = pl.DataFrame({"u": [1, 2], "k": ["a", "b"]})
-    with pytest.raises(InvalidParameter, match="a sample size needs unit=None"):
+    with pytest.raises(InvalidParameter, match="a sample size is for data without a unit"):
         dptally.publish(frame, key="k", unit="u", sampling=Ppswor(size=1), **PRIVACY)
     with pytest.raises(InvalidParameter, match="can be read twice"):
         dptally.publish(iter(["a"] * 10), sampling=Ppswor(size=1), **PRIVACY)

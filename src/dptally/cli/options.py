@@ -20,7 +20,6 @@ __all__ = [
     "DATABASES",
     "DELTA",
     "EPSILON",
-    "MECHANISMS",
     "add_confidence",
     "add_counting",
     "add_format",
@@ -53,12 +52,6 @@ DATABASES = (
 
 EPSILON = "privacy-loss bound; smaller is more private. Parsed exactly: 0.1 means 1/10, and 1/3 works too"
 DELTA = "probability that the bound fails; choose it well below one over the number of units, such as 1e-6"
-
-
-MECHANISMS = (
-    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse", "compact",
-)  # fmt: skip
-"""What publishes tables."""
 
 
 def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, cast
 
 from dptally.cli import options
 from dptally.cli.delivery import Request, deliver, prepare
-from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, numbers_of
+from dptally.cli.explain import COUNTING, Explanation, expected, explain_release
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import USUAL, mechanism_class, mechanism_names, read_mechanism
 
 if TYPE_CHECKING:
     import argparse
@@ -27,17 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_PURE = ("dense", "sparse", "compact")
-_WAYS = {
-    "weighted_sample": "reports each key as likely as privacy allows, with a value from the same draw",
-    "stability": "adds noise to each count and reports what is above a threshold",
-    "gaussian": "adds Gaussian noise to each count and reports what is above a threshold",
-    "sample_and_threshold": "keeps each unit of a key by a secret coin and reports keys of which enough were kept",
-    "misra_gries": "counts in a sketch of bounded memory, adds noise, and reports what is above a threshold",
-    "dense": "gives every key of a public list a noisy value, whether it occurs in the data or not",
-    "sparse": "reports the keys of a huge universe with the largest noisy counts",
-    "compact": "makes a small file that answers any key of a huge universe",
-}
+_OF_MECHANISMS = "universe capacity bound strict_time beyond_capacity"
 
 
 def add_commands(commands: Commands) -> None:
@@ -49,7 +40,7 @@ def add_commands(commands: Commands) -> None:
     options.add_release_options(parser, pure=True)
     options.add_counting(parser)
     add_choice(parser, "--engine", ("auto", "polars", "duckdb", "spark"), "what reads and counts", default="auto")
-    add_value(parser, "--mechanism", "NAME", "see above", default=options.MECHANISMS[0], choices=options.MECHANISMS)
+    add_value(parser, "--mechanism", "NAME", "see above", default=USUAL, choices=mechanism_names())
     add_value(parser, "--universe", "NAME", "all keys there may be: a name, or for dense a file of keys")
     add_number(
         parser,
@@ -88,12 +79,13 @@ def _publish(arguments: argparse.Namespace) -> None:
     from dptally.releases.table_release import TableRelease
 
     request = prepare(arguments)
-    if arguments.mechanism == "compact" and request.output is None:
-        raise InvalidParameter("mechanism 'compact' makes no table to print; say with -o which file to write.")
+    name = arguments.mechanism
+    if request.output is None and mechanism_class(name).kind != "table":
+        raise InvalidParameter(f"mechanism {name!r} makes no table to print; give the file to write with -o.")
     release = publish(
         options.source_of(arguments),
         **options.given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
-        **options.given(arguments, "mechanism universe capacity bound strict_time beyond_capacity table query"),
+        **options.given(arguments, f"mechanism {_OF_MECHANISMS} table query"),
         sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
         types=options.types_of(arguments),
@@ -124,33 +116,27 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    from dptally.exact import as_count
-    from dptally.planning.mechanisms import Setting, sampled_name
-    from dptally.privacy.composition import LARGEST_UNIT
+    from dptally.request import read_request
 
-    name = arguments.mechanism
-    pure = name in _PURE
-    if pure and arguments.universe is None:
-        raise InvalidParameter(f"mechanism {name!r} needs a universe: all keys there may be, such as 'ipv4'.")
-    keys = as_count("max_keys_per_unit", arguments.max_keys_per_unit, largest=LARGEST_UNIT)
-    if arguments.unit is None and keys > 1:
-        raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
-    epsilon, delta = numbers_of(arguments, pure=pure)
     scheme = options.sampling_of(arguments)
-    expect = ""
-    if not pure and (scheme is None or scheme.size is None):
-        setting = Setting(
-            epsilon, delta, keys, by_unit=arguments.unit is not None, values=not arguments.keys_only,
-            sampling=scheme, capacity=10_000 if arguments.capacity is None else arguments.capacity,
-        )  # fmt: skip
-        expect = expected(setting, name if scheme is None else sampled_name(scheme))
+    request = read_request(
+        **options.given(arguments, "epsilon delta max_keys_per_unit key unit nulls"),
+        values=not arguments.keys_only,
+        sampling=scheme,
+    )
+    mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
+    planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
+    expect = expected(mechanism.plan(request).planned_law) if planned else ""
     columns = " and ".join(repr(column) for column in arguments.key)
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
-    does = (
-        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}, which "
-        f"{_WAYS[name]}.{sampled}"
-    )
     return explain_release(
-        arguments, does, pure=pure, unit=arguments.unit, keys=keys, resources=COUNTING, expect=expect
+        arguments,
+        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {mechanism.name!r}: "
+        f"{mechanism.summary}.{sampled}",
+        pure=mechanism.pure,
+        unit=request.unit,
+        keys=request.max_keys_per_unit,
+        resources=COUNTING,
+        expect=expect,
     )

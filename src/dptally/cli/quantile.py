@@ -18,6 +18,7 @@ from dptally.cli.explain import COUNTING, Explanation, explain_reading, explain_
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import USUAL_FOR_RANGES, mechanism_class
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["QUARTILES", "add_commands", "print_quantiles", "read_value"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
-_MECHANISMS = ("sample_and_threshold", "weighted_sample", "dense")
 _NEEDED = ("input", "value", "low", "high", "epsilon")
 _OF_DATA = (
     *_NEEDED,
@@ -47,13 +47,12 @@ def add_commands(commands: Commands) -> None:
     add_value(parser, "--high", "VALUE", "largest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
     options.add_unit(parser)
     add_value(parser, "--epsilon", "E", options.EPSILON)
-    add_value(parser, "--delta", "D", f"{options.DELTA}; not for dense")
+    add_value(parser, "--delta", "D", f"{options.DELTA}; left out for mechanisms with delta 0, such as dense")
     share = "share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet"
     add_value(parser, "-q --quantile", "Q", share, action="append")
     add_number(parser, "--resolution", "N", "bins (default: 1024; no more than whole values)")
     add_number(parser, "--branching", "B", "of the tree", default=4)
-    mechanisms = "sample_and_threshold (default), weighted_sample, or dense, which has delta 0"
-    add_value(parser, "--mechanism", "NAME", mechanisms, default=_MECHANISMS[0], choices=_MECHANISMS)
+    add_value(parser, "--mechanism", "NAME", "that publishes the counts of the tree", default=USUAL_FOR_RANGES)
     add_choice(parser, "--outside", ("clamp", "drop"), "other values", default="clamp")
     options.add_counting(parser)
     options.add_ledger_options(parser)
@@ -167,7 +166,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         arguments,
         f"Cut the public interval from {arguments.low} to {arguments.high} into bins, publish a tree of counts over "
         f"them by {arguments.mechanism!r}, and read the quantiles {shares} of {arguments.value!r} off it.",
-        pure=arguments.mechanism == "dense",
+        pure=mechanism_class(arguments.mechanism).pure,
         unit=arguments.unit,
         guarantee="All levels of the tree together; the interval must not depend on the data.",
         cost="More quantiles of the same tree cost nothing.",
