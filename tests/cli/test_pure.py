@@ -86,10 +86,10 @@ def test_compact_says_what_it_wrote(tmp_path: Path, events: Path, run: Run) -> N
     assert facts["output"].endswith("b") and facts["guarantee"]["delta"] == "0"
 
 
-@pytest.mark.parametrize("command", [("top",), ("sum",), ("plot", "-o", "picture.svg")])
-def test_a_compact_release_lists_nothing(compact: Path, run: Run, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", ["top", "sum"])
+def test_a_compact_release_lists_nothing(compact: Path, run: Run, command: str) -> None:
     """Commands that need a table say so in one sentence."""
-    done = run(command[0], compact, *command[1:])
+    done = run(command, compact)
     assert done.status == 2 and "a compact release, which lists no keys" in done.err
 
 
@@ -106,7 +106,7 @@ def test_a_damaged_compact_file(compact: Path, tmp_path: Path, run: Run) -> None
     content[-60] ^= 1
     (tmp_path / "bad").write_bytes(content)
     done = run("show", tmp_path / "bad")
-    assert done.status == 1 and "is damaged: its checksum does not match" in done.err
+    assert done.status == 1 and "is not a readable Parquet file" in done.err
 
 
 def test_numbers_in_csv_files(tmp_path: Path, run: Run) -> None:
