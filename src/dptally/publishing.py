@@ -299,7 +299,7 @@ def sanitize(
     """
     drawn_by = read_scheme(scheme) if isinstance(scheme, str) else scheme
     if not isinstance(drawn_by, Scheme) or drawn_by.size is not None:
-        raise InvalidParameter("scheme must say at which rate the sample was drawn, such as dptally.Ppswor('0.01').")
+        raise InvalidParameter("scheme must say at which rate the sample was drawn, such as 'ppswor:0.01'.")
     request = read_request(epsilon=epsilon, delta=delta, key=key, values=values, sampling=drawn_by, nulls=nulls)
     spec = read_mechanism(USUAL).spec(request).renamed(SANITIZED)
     if count is None and not isinstance(sample, Mapping):

@@ -40,7 +40,7 @@ def read_request(
     """
     keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
     if unit is None and keys > 1:
-        raise InvalidParameter("max_keys_per_unit needs a unit: without one, every row is its own unit with one key.")
+        raise InvalidParameter("max_keys_per_unit needs a `unit`: without one, every row is its own unit with one key.")
     if sampling is not None and not isinstance(sampling, Scheme):
         raise InvalidParameter(
             f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
@@ -77,7 +77,7 @@ def check_engine(
             f"the mechanism {mechanism.name!r} does not run on Spark; use {', '.join(others[:-1])} or {others[-1]}."
         )
     if mechanism.cluster == "sketch" and not collect:
-        raise InvalidParameter("a sketch is drawn from in the driver; leave collect at True.")
+        raise InvalidParameter("a sketch is released by the driver; leave `collect` at True.")
     if engine not in ("auto", "spark"):
         raise InvalidParameter(f"a Spark DataFrame is read by Spark; leave engine at 'auto', got {engine!r}.")
     if memory_limit is not None:

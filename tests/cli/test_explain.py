@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shlex
 import shutil
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import dptally.cli
 from dptally.cli.commands import COMMANDS as MODULES
 from dptally.cli.commands import build_parser
 from dptally.cli.parser import leaf_commands
+from dptally.laws.registry import mechanism_names
 from tests.cli.conftest import PRIVACY, Run
 
 COMMANDS = [path for path, _ in leaf_commands(build_parser())]
@@ -30,6 +33,13 @@ def test_the_registry_lists_every_command_with_its_module() -> None:
         alone = {path for path, _ in leaf_commands(build_parser(name))}
         assert {path for path in COMMANDS if path.split()[0] == name} <= alone <= set(COMMANDS)
     assert {path.split()[0] for path in COMMANDS} == set(MODULES)
+
+
+def test_no_command_has_the_name_of_a_mechanism() -> None:
+    """Which mechanisms there are, which is usual and what they do is asked of the registry."""
+    for file in Path(dptally.cli.__file__).parent.glob("*.py"):
+        texts = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
+        assert not texts & set(mechanism_names()), file.name
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -120,14 +130,14 @@ def test_an_explanation_of_a_new_ledger_says_its_budget(run: Run) -> None:
     ("options", "message"),
     [
         (("--epsilon", "-1", "--delta", "1e-6"), "--epsilon must be a positive number, got -1"),
-        (("--epsilon", "1"), "--delta is missing: this mechanism needs one"),
+        (("--epsilon", "1"), "--delta is missing: mechanism 'weighted_sample' needs one"),
         (("--epsilon", "1", "--mechanism", "sparse"), "mechanism 'sparse' needs a universe"),
         (("--epsilon", "1", "--delta", "1e-6", "--mechanism", "sparse", "--universe", "ipv4"), "keeps delta = 0"),
         (
             ("--epsilon", "1", "--delta", "1e-6", "--mechanism", "odd"),
             "argument --mechanism: invalid choice: 'odd'",
         ),
-        (("--epsilon", "1", "--delta", "1e-6", "--max-keys-per-unit", "2"), "--max-keys-per-unit needs --unit"),
+        (("--epsilon", "1", "--delta", "1e-6", "--max-keys-per-unit", "2"), "--max-keys-per-unit needs a --unit"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:

@@ -80,7 +80,7 @@ def _raise(error: Exception) -> None:
         (
             lambda _: dptally.publish(COUNTS, epsilon=1, delta="1e-6", max_keys_per_unit=3),
             "publish",
-            "--max-keys-per-unit needs a",
+            "--max-keys-per-unit needs a --unit: without one",
         ),
         (
             lambda _: dptally.publish(COUNTS, epsilon=1, delta="1e-6", strict_time=True),

@@ -139,7 +139,7 @@ def test_closed_output_and_no_file(events: Path, ledger: Path) -> None:
     """A release that could go nowhere is refused before anything is spent."""
     done = closed(">&-", "publish", events, "--key", "fruit", *PRIVACY, "--ledger", ledger)
     assert done.returncode == 2
-    assert done.stderr == b"dptally: standard output is closed; say with -o which file to write.\n"
+    assert done.stderr == b"dptally: standard output is closed; give the file to write with -o.\n"
     assert entries(ledger) == 0
 
 

@@ -1,13 +1,21 @@
-"""Pages use the terms of the field: words that made readers stumble do not come back."""
+"""Pages, help and errors use the terms of the field: words that made readers stumble do not come back."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dptally import errors
+from dptally.cli.commands import build_parser
+from dptally.cli.parser import leaf_commands
+
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "dptally"
+COMMANDS = dict(leaf_commands(build_parser()))
 LATER = {"ledger.md", "reliability.md", "audits.md"}  # their owner rewrites them
 PAGES = sorted(
     [
@@ -58,6 +66,29 @@ def prose(page: str) -> str:
 def test_pages_use_the_terms_of_the_field(page: Path) -> None:
     """No page has a word of the list outside of code."""
     assert bad_words(prose(page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_uses_the_terms_of_the_field(path: str) -> None:
+    """No help of a command has a word of the list."""
+    assert bad_words(COMMANDS[path].format_help()) == []
+
+
+def sentences(file: Path) -> Iterator[str]:
+    """The texts of every raise statement, and of every error that is made."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors.__all__
+        if made or isinstance(node, ast.Raise):
+            parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            yield " ".join(part for part in parts if isinstance(part, str))
+
+
+def test_errors_use_the_terms_of_the_field() -> None:
+    """No sentence that is raised anywhere in the package has a word of the list."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    found = {(file.name, bad) for file in files for text in sentences(file) for bad in bad_words(text)}
+    assert found == set()
+    assert sum(1 for file in files for _ in sentences(file)) > 500
 
 
 def test_a_bad_word_would_be_noticed() -> None:

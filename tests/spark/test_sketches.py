@@ -197,7 +197,7 @@ def test_integers_and_bytes(spark: Any) -> None:
         ({"key": ["word", "number"]}, "a sketch takes one key column, got 2."),
         ({"key": "word", "nulls": "keep"}, "nulls must be 'drop'"),
         ({"key": "word", "count": "number"}, "a sketch reads raw rows, and this source holds counts"),
-        ({"key": "word", "collect": False}, "a sketch is drawn from in the driver; leave collect at True."),
+        ({"key": "word", "collect": False}, "a sketch is released by the driver; leave collect at True."),
         ({"key": "word", "capacity": 10**7}, "capacity must be at most 100000, got 10000000."),
         ({"key": "word", "sampling": dptally.Ppswor("0.1")}, "takes no sampling"),
         ({"key": "real"}, "keys must be text, bytes or integers, not double."),

@@ -73,7 +73,7 @@ def test_bad_sampling(wrong: dict[str, Any], message: str) -> None:
 def test_size_needs_no_unit_and_two_readings() -> None:
     """A size with units, or with a source that can be read only once, is refused."""
     frame = pl.DataFrame({"u": [1, 2], "k": ["a", "b"]})
-    with pytest.raises(InvalidParameter, match="a sample size needs unit=None"):
+    with pytest.raises(InvalidParameter, match="a sample size is for data without a unit"):
         dptally.publish(frame, key="k", unit="u", sampling=Ppswor(size=1), **PRIVACY)
     with pytest.raises(InvalidParameter, match="can be read twice"):
         dptally.publish(iter(["a"] * 10), sampling=Ppswor(size=1), **PRIVACY)
@@ -120,7 +120,7 @@ def test_sanitized_files(tmp_path: Path) -> None:
         ({"a": 2**63}, "ppswor:0.1", InvalidSource, "between 0 and 2\\^62"),
         ({"a": 2}, "table:0,0,1/2", InvalidSource, "a frequency that its scheme never takes"),
         ({"a": 2}, "bottom-k:5", InvalidParameter, "cannot be made private afterwards"),
-        ({"a": 2}, "hash:0.5", InvalidParameter, "a public hash tells everybody"),
+        ({"a": 2}, "hash:0.5", InvalidParameter, "a public hash tells everyone"),
         ({"a": 2}, Ppswor(size=5), InvalidParameter, "at which rate the sample was drawn"),
         (["a"], "ppswor:0.1", InvalidParameter, "count must name the column"),
     ],

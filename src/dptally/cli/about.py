@@ -16,6 +16,7 @@ from dptally.cli.explain import Explanation, described, outputs
 from dptally.cli.options import add_overwrite
 from dptally.cli.parser import Parser, add_command, add_value, inner_commands, leaf_commands
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import mechanism_names
 
 if TYPE_CHECKING:
     from dptally.cli.parser import Commands
@@ -91,6 +92,8 @@ def _completion(arguments: Namespace) -> None:
     parser = build_parser()
     for _, command in leaf_commands(parser):
         for action in command._actions:
+            if action.dest == "mechanism" and action.choices is None:
+                action.choices = mechanism_names()
             if action.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif action.metavar == "DIR":

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explain_reading
-from dptally.cli.options import add_confidence
-from dptally.cli.parser import add_command, whole_number
+from dptally.cli.options import add_confidence, add_overwrite, confidence_of
+from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.cli.signals import to_completion
 from dptally.errors import InvalidParameter
 
@@ -36,18 +36,14 @@ _FORMATS = (".csv", ".json", ".parquet")
 def add_commands(commands: Commands) -> None:
     """Add ``combine``."""
     parser = add_command(commands, "combine", _combine, _explain)
-    parser.add_argument("release", metavar="RELEASE", nargs="+", help="files written by dptally publish -o")
-    parser.add_argument(
-        "--units",
-        choices=("disjoint", "shared"),
-        required=True,
-        help="whether a unit is in one stream only, or may be in all of them; see above",
-    )
-    parser.add_argument("-n", metavar="N", type=whole_number, default=10, help="how many keys to print (default: 10)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write all keys: .csv, .json or .parquet")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output file if it exists")
+    add_value(parser, "release", "RELEASE", "files written by dptally publish -o", nargs="+")
+    whose = "whether a unit is in one stream only, or may be in all of them; see above"
+    add_choice(parser, "--units", ("disjoint", "shared"), whose, required=True)
+    add_number(parser, "-n", "N", "how many keys to print", default=10)
+    add_value(parser, "-o --output", "FILE", "where to write all keys: .csv, .json or .parquet")
+    add_overwrite(parser)
     add_confidence(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but what was asked for")
+    add_flag(parser, "-q --quiet", "print only the requested output")
 
 
 def _combine(arguments: argparse.Namespace) -> None:
@@ -69,10 +65,10 @@ def _combine(arguments: argparse.Namespace) -> None:
     """
     from dptally.cli.printing import json_rows, print_json, print_rows, say
     from dptally.cli.read import load_table
-    from dptally.estimates.frequencies import as_confidence, together_in_words
+    from dptally.estimates.frequencies import together_in_words
     from dptally.releases.combined_releases import combine
 
-    confidence = as_confidence("0.95" if arguments.confidence is None else arguments.confidence)
+    confidence = confidence_of(arguments)
     output = _checked_output(arguments)
     combined = combine([load_table(path) for path in arguments.release], units=arguments.units)
     combined.verify()
@@ -83,12 +79,12 @@ def _combine(arguments: argparse.Namespace) -> None:
         with to_completion():
             _write(table, output, overwrite=arguments.overwrite)
     if arguments.json:
-        promised = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
+        stated = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
         floats = {"epsilon_float": float(combined.epsilon), "delta_float": float(combined.delta)}
         print_json(
             {
                 "releases": arguments.release,
-                "guarantee": {**promised, **floats},
+                "guarantee": {**stated, **floats},
                 "guarantee_text": combined.in_words(),
                 "keys": len(table),
                 "hidden": combined.hidden(confidence=confidence),

@@ -15,7 +15,7 @@ from dptally.cli.options import ledger_part
 if TYPE_CHECKING:
     import argparse
 
-    from dptally.planning.mechanisms import Setting
+    from dptally.laws.base import Reporting
 
 __all__ = [
     "COUNTING",
@@ -217,12 +217,9 @@ def with_ledger(explanation: Explanation, arguments: argparse.Namespace, size: s
     )
 
 
-def expected(setting: Setting, name: str) -> str:
+def expected(law: Reporting) -> str:
     """From which counts on keys are released, in words."""
-    from dptally.planning.mechanisms import make_mechanism
-
-    planned = make_mechanism(name, setting)
-    half, likely = (planned.first_frequency(level) for level in (Fraction(1, 2), Fraction(95, 100)))
+    half, likely = (law.first_frequency(level) for level in (Fraction(1, 2), Fraction(95, 100)))
     if half == 0:
         return "Every key of the universe has a value, with noise."
     if half is None:

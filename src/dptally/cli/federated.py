@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
+_CERTIFICATES = "ssl_certfile ssl_keyfile ssl_ca_certfile"
 _LAW_OPTIONS = "rate threshold key_bytes colluding"
 _NODE_OPTIONS = (
     "unit table capacity max_epsilon max_delta max_rate min_devices most_answers max_message_bytes trust_contact_rate"
@@ -151,15 +152,14 @@ def _serve(arguments: argparse.Namespace) -> None:
     """
     from dptally.federated.flower_project import run_server
 
-    certificates = ("ssl_certfile", "ssl_keyfile", "ssl_ca_certfile")
-    given = [name for name in certificates if getattr(arguments, name) is not None]
-    if arguments.insecure == bool(given) or (given and len(given) < len(certificates)):
+    files = {name: file for name, file in given(arguments, _CERTIFICATES).items() if file is not None}
+    if arguments.insecure == bool(files) or len(files) not in (0, 3):
         raise InvalidParameter(
             "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile for TLS, or --insecure to go without."
         )
     security = ["--insecure"] if arguments.insecure else []
-    for name in given:
-        security += [f"--{name.replace('_', '-')}", getattr(arguments, name)]
+    for name, file in files.items():
+        security += [f"--{name.replace('_', '-')}", file]
     if arguments.enable_supernode_auth:
         security.append("--enable-supernode-auth")
     with _project(arguments, {"wait-seconds": arguments.wait_seconds}) as project:
@@ -253,14 +253,10 @@ def _ledger(arguments: argparse.Namespace, task: dict[str, object]) -> dict[str,
     if spends is not None and not resumed:
         account.ledger.check(spends, partitioning=account.partitioning, part=account.part)
     account.ledger.disconnect()
-    return {
-        "ledger": str(account.ledger.path.absolute()),
-        "ledger-source": account.source or "",
-        "ledger-unit": account.unit or "",
-        "ledger-partitioning": account.partitioning or "",
-        "ledger-part": account.part or "",
-        "ledger-who": account.who or "",
+    named = {
+        f"ledger-{name}": getattr(account, name) or "" for name in ("source", "unit", "partitioning", "part", "who")
     }
+    return {"ledger": str(account.ledger.path.absolute()), **named}
 
 
 def _task(arguments: argparse.Namespace) -> dict[str, object]:

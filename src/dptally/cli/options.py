@@ -22,7 +22,6 @@ __all__ = [
     "DATABASES",
     "DELTA",
     "EPSILON",
-    "MECHANISMS",
     "add_confidence",
     "add_counting",
     "add_format",

@@ -63,7 +63,7 @@ def check_files(arguments: argparse.Namespace) -> None:
 def refuse_nowhere(arguments: argparse.Namespace) -> None:
     """Refuse to spend on a result that could go nowhere: no file was named, and standard output is closed."""
     if hasattr(arguments, _PUBLISHED) and getattr(arguments, "output", "") is None:
-        raise InvalidParameter("standard output is closed; say with -o which file to write.")
+        raise InvalidParameter("standard output is closed; give the file to write with -o.")
 
 
 def save(write: Save, place: Path, *, overwrite: bool) -> None:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, described
 from dptally.cli.options import (
-    MECHANISMS,
     add_overwrite,
     add_privacy,
     add_unit_bound,
@@ -31,6 +30,7 @@ from dptally.cli.options import (
 )
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.laws.registry import USUAL, mechanism_names
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +56,7 @@ def add_commands(commands: Commands) -> None:
     add_value(parser, "--sampling", "SCHEME", "how keys are sampled, such as ppswor:0.01 (default: no sampling)")
     add_number(parser, "--levels", "N", "levels of prefixes, to plan heavy hitters")
     only = "plan this one only; repeat for several (default: all)"
-    choices = (*MECHANISMS, "heavy_hitters")
+    choices = (*mechanism_names(), "heavy_hitters")
     add_value(parser, "--mechanism", "NAME", only, action="append", dest="mechanisms", choices=choices)
     add_value(
         parser,
@@ -192,7 +192,7 @@ def _print_bounds(forecast: Plan) -> None:
     asked = forecast.asked
     lines = sorted((line for line in (asked, *forecast.others) if line), key=lambda line: line.max_keys_per_unit)
     print_numbers(
-        "With weighted_sample, by the number of keys a unit may have:",
+        f"With {USUAL}, by the number of keys a unit may have:",
         ("keys per unit", "50 %", "95 %", "always", "always, if divided", "mean error"),
         [
             (

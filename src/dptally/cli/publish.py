@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, cast
 
 from dptally.cli import options
 from dptally.cli.delivery import Request, deliver, prepare
-from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, numbers_of
+from dptally.cli.explain import COUNTING, Explanation, expected, explain_release
 from dptally.cli.outputs import save_release
 from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
-from dptally.laws.registry import USUAL, mechanism_class
+from dptally.laws.registry import USUAL, mechanism_class, read_mechanism
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dptally.releases.compact_release import CompactRelease
 
 __all__ = ["add_commands"]
+
+_OF_MECHANISMS = "universe capacity bound strict_time beyond_capacity"
 
 
 def add_commands(commands: Commands) -> None:
@@ -77,14 +79,13 @@ def _publish(arguments: argparse.Namespace) -> None:
     from dptally.releases.table_release import TableRelease
 
     request = prepare(arguments)
-    if mechanism_class(arguments.mechanism).kind != "table" and request.output is None:
-        raise InvalidParameter(
-            f"mechanism {arguments.mechanism!r} makes no table to print; say with -o which file to write."
-        )
+    name = arguments.mechanism
+    if request.output is None and mechanism_class(name).kind != "table":
+        raise InvalidParameter(f"mechanism {name!r} makes no table to print; give the file to write with -o.")
     release = publish(
         options.source_of(arguments),
         **options.given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
-        **options.given(arguments, "mechanism universe capacity bound strict_time beyond_capacity table query"),
+        **options.given(arguments, f"mechanism {_OF_MECHANISMS} table query"),
         sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
         types=options.types_of(arguments),
@@ -115,34 +116,27 @@ def _deliver_compact(arguments: argparse.Namespace, request: Request, release: C
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
-    from dptally.exact import as_count
-    from dptally.planning.mechanisms import Setting, sampled_name
-    from dptally.privacy.composition import LARGEST_UNIT
+    from dptally.request import read_request
 
-    name = arguments.mechanism
-    chosen = mechanism_class(name)
-    pure = chosen.pure
-    if pure and arguments.universe is None:
-        raise InvalidParameter(f"mechanism {name!r} needs a universe: all keys there may be, such as 'ipv4'.")
-    keys = as_count("max_keys_per_unit", arguments.max_keys_per_unit, largest=LARGEST_UNIT)
-    if arguments.unit is None and keys > 1:
-        raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
-    epsilon, delta = numbers_of(arguments, pure=pure)
     scheme = options.sampling_of(arguments)
-    expect = ""
-    if not pure and (scheme is None or scheme.size is None):
-        setting = Setting(
-            epsilon, delta, keys, by_unit=arguments.unit is not None, values=not arguments.keys_only,
-            sampling=scheme, capacity=10_000 if arguments.capacity is None else arguments.capacity,
-        )  # fmt: skip
-        expect = expected(setting, name if scheme is None else sampled_name(scheme))
+    request = read_request(
+        **options.given(arguments, "epsilon delta max_keys_per_unit key unit nulls"),
+        values=not arguments.keys_only,
+        sampling=scheme,
+    )
+    mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
+    planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
+    expect = expected(mechanism.plan(request).planned_law) if planned else ""
     columns = " and ".join(repr(column) for column in arguments.key)
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
-    does = (
-        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {name!r}: "
-        f"{chosen.summary}.{sampled}"
-    )
     return explain_release(
-        arguments, does, pure=pure, unit=arguments.unit, keys=keys, resources=COUNTING, expect=expect
+        arguments,
+        f"Count how many {counted} each value of {columns} has, and publish it by the mechanism {mechanism.name!r}: "
+        f"{mechanism.summary}.{sampled}",
+        pure=mechanism.pure,
+        unit=request.unit,
+        keys=request.max_keys_per_unit,
+        resources=COUNTING,
+        expect=expect,
     )

@@ -47,13 +47,12 @@ def add_commands(commands: Commands) -> None:
     add_value(parser, "--high", "VALUE", "largest value: 5, 0.5, 2013-01-31 or 2013-01-31T12:00; public")
     options.add_unit(parser)
     add_value(parser, "--epsilon", "E", options.EPSILON)
-    add_value(parser, "--delta", "D", f"{options.DELTA}; not for dense")
+    add_value(parser, "--delta", "D", f"{options.DELTA}; left out for mechanisms with delta 0, such as dense")
     share = "share, as 0.5; repeat for several (default: quartiles); here -q is not --quiet"
     add_value(parser, "-q --quantile", "Q", share, action="append")
     add_number(parser, "--resolution", "N", "bins (default: 1024; no more than whole values)")
     add_number(parser, "--branching", "B", "of the tree", default=4)
-    mechanisms = "sample_and_threshold (default), weighted_sample, or dense, which has delta 0"
-    add_value(parser, "--mechanism", "NAME", mechanisms, default=USUAL_FOR_RANGES)
+    add_value(parser, "--mechanism", "NAME", "that publishes the counts of the tree", default=USUAL_FOR_RANGES)
     add_choice(parser, "--outside", ("clamp", "drop"), "other values", default="clamp")
     options.add_counting(parser)
     options.add_ledger_options(parser)

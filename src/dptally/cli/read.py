@@ -25,8 +25,8 @@ import math
 from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explain_reading
-from dptally.cli.options import add_confidence, add_release, open_ledger
-from dptally.cli.parser import add_command, add_number, add_value
+from dptally.cli.options import add_confidence, add_release, confidence_of, open_ledger
+from dptally.cli.parser import add_choice, add_command, add_number, add_value
 
 if TYPE_CHECKING:
     import argparse
@@ -52,22 +52,16 @@ def add_commands(commands: Commands) -> None:
 
     count = add_command(commands, "count", _count, explain_reading)
     add_release(count)
-    count.add_argument(
-        "keys",
-        metavar="KEY",
-        nargs="+",
-        help="keys to ask for; with several key columns a value for each, key after key; bytes in hexadecimal",
-    )
+    keys = "keys to ask for; with several key columns a value for each, key after key; bytes in hexadecimal"
+    add_value(count, "keys", "KEY", keys, nargs="+")
     add_confidence(count)
 
     total = add_command(commands, "sum", _sum, explain_reading)
     add_release(total)
-    total.add_argument("--where", metavar="SQL", help="a condition on the columns of the release (default: all keys)")
-    total.add_argument("--of", metavar="G", default="count", help="what to add up (default: count)")
-    total.add_argument("--times", metavar="SQL", help="a number that each key's part is multiplied by (default: 1)")
-    total.add_argument(
-        "--kind", choices=("mle", "lower", "unbiased"), help="of extrapolation, see above (default: none)"
-    )
+    add_value(total, "--where", "SQL", "a condition on the columns of the release (default: all keys)")
+    add_value(total, "--of", "G", "what to add up", default="count")
+    add_value(total, "--times", "SQL", "a number that each key's part is multiplied by (default: 1)")
+    add_choice(total, "--kind", ("mle", "lower", "unbiased"), "of extrapolation, see above (default: none)")
     add_confidence(total)
 
     verify = add_command(commands, "verify", _verify, _explain_verify)
@@ -94,10 +88,6 @@ def _load(path: str) -> Release:
     return load(path, Release)
 
 
-def _confidence(arguments: argparse.Namespace) -> str:
-    return "0.95" if arguments.confidence is None else str(arguments.confidence)
-
-
 def _show(arguments: argparse.Namespace) -> None:
     """What a release guarantees and holds.
 
@@ -113,7 +103,7 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
     release = _load(arguments.release)
-    shown = release.summary(arguments.n, confidence=_confidence(arguments))
+    shown = release.summary(arguments.n, confidence=confidence_of(arguments))
     if arguments.json:
         print_json({**describe(release), **json_answers(shown.answers)})
         return
@@ -141,7 +131,7 @@ def _top(arguments: argparse.Namespace) -> None:
     """
     from dptally.cli.printing import json_rows, print_json, print_rows, say
 
-    release, confidence = _load(arguments.release), _confidence(arguments)
+    release, confidence = _load(arguments.release), confidence_of(arguments)
     rows = release.top(arguments.n, confidence=confidence)
     if arguments.json:
         print_json(json_rows(rows))
@@ -166,7 +156,7 @@ def _count(arguments: argparse.Namespace) -> None:
     from dptally.cli.printing import json_rows, print_json, print_table
 
     release = _load(arguments.release)
-    rows = release.look_up(arguments.keys, confidence=_confidence(arguments))
+    rows = release.look_up(arguments.keys, confidence=confidence_of(arguments))
     if arguments.json:
         print_json(json_rows(rows))
     elif sys.stdout.isatty():
@@ -196,7 +186,7 @@ def _sum(arguments: argparse.Namespace) -> None:
 
     wanted = frequency_function(arguments.of)
     found = _load(arguments.release).sum(
-        arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=_confidence(arguments)
+        arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=confidence_of(arguments)
     )
     if arguments.json:
         facts = asdict(found)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explain_reading, outputs
-from dptally.cli.options import add_confidence, add_release
-from dptally.cli.parser import add_command, whole_number
+from dptally.cli.options import add_confidence, add_overwrite, add_release, confidence_of
+from dptally.cli.parser import add_choice, add_command, add_number, add_value
 from dptally.cli.signals import to_completion
 
 if TYPE_CHECKING:
@@ -25,17 +25,13 @@ def add_commands(commands: Commands) -> None:
     """Add ``report``."""
     parser = add_command(commands, "report", _report, _explain)
     add_release(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="page to write (.html)")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
-    parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: the names of the key columns)")
-    parser.add_argument("-n", metavar="N", type=whole_number, default=200, help="rows of the table (default: 200)")
-    parser.add_argument("--charts", metavar="DIR", help="also write the charts as SVG and PNG into this directory")
-    parser.add_argument(
-        "--chart-format",
-        choices=("svg", "png"),
-        action="append",
-        help="only this kind of chart file (default: both; PNG needs pip install 'dptally[plots]')",
-    )
+    add_value(parser, "-o --output", "FILE", "page to write (.html)", required=True)
+    add_overwrite(parser)
+    add_value(parser, "--title", "TEXT", "heading of the page (default: the names of the key columns)")
+    add_number(parser, "-n", "N", "rows of the table", default=200)
+    add_value(parser, "--charts", "DIR", "also write the charts as SVG and PNG into this directory")
+    kind = "only this kind of chart file (default: both; PNG needs pip install 'dptally[plots]')"
+    add_choice(parser, "--chart-format", ("svg", "png"), kind, action="append")
     add_confidence(parser)
 
 
@@ -61,7 +57,7 @@ def _report(arguments: argparse.Namespace) -> None:
         load(arguments.release, Release),
         title=arguments.title,
         n=arguments.n,
-        confidence="0.95" if arguments.confidence is None else arguments.confidence,
+        confidence=confidence_of(arguments),
         file=arguments.release,
     )
     charts: list[Path] = []

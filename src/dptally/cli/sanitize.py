@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dptally.cli import options
 from dptally.cli.delivery import deliver, prepare
-from dptally.cli.explain import Explanation, expected, explain_release, numbers_of
+from dptally.cli.explain import Explanation, expected, explain_release
 from dptally.cli.parser import add_command, add_value
 
 if TYPE_CHECKING:
@@ -57,13 +57,15 @@ def _sanitize(arguments: argparse.Namespace) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
+    from dptally.laws.registry import USUAL, read_mechanism
     from dptally.laws.sampling_schemes import read_scheme
-    from dptally.planning.mechanisms import Setting, sampled_name
+    from dptally.request import read_request
 
     scheme, expect = read_scheme(arguments.scheme), ""
     if scheme.size is None:
-        setting = Setting(*numbers_of(arguments, pure=False), values=not arguments.keys_only, sampling=scheme)
-        expect = expected(setting, sampled_name(scheme))
+        asked = options.given(arguments, "epsilon delta")
+        request = read_request(**asked, values=not arguments.keys_only, sampling=scheme)
+        expect = expected(read_mechanism(USUAL).plan(request).planned_law)
     return explain_release(
         arguments,
         guarantee="It rests on how the sample was drawn: key by key, with secret randomness, at a fixed rate.",

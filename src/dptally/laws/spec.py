@@ -296,7 +296,7 @@ class Mechanism:
         """Refuse what this mechanism does not take; the delta to keep."""
         if self.pure and request.delta:
             raise InvalidParameter(
-                f"mechanism {self.name!r} keeps delta = 0; leave delta out, got {float(request.delta):g}."
+                f"mechanism {self.name!r} keeps delta = 0; leave `delta` out, got {float(request.delta):g}."
             )
         if not self.pure and request.delta is None:
             raise InvalidParameter(

@@ -98,8 +98,8 @@ class Guarantee:
     def __str__(self) -> str:
         if not self.private:
             return (
-                "NOT PRIVATE: this release was drawn from a seed, for tests or simulations. Whoever knows the seed can "
-                "undo the noise; it must not be shown to anyone who may not see the data."
+                "NOT PRIVATE: this release was sampled from a seed, for tests or simulations. Anyone who knows the "
+                "seed can undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.elements_per_unit > 1:
             bound = f"Units may have up to {self.elements_per_unit} elements, equal ones or not"
@@ -112,7 +112,7 @@ class Guarantee:
                 bound = f"Of each {self.unit!r} every distinct key is counted, each once"
         return (
             f"This release is {promise_in_words(self.epsilon, self.delta, seen_in='it', change=self.change)} "
-            f"{bound}.{self._conditions()} The guarantee was checked on the very table that the release was drawn from."
+            f"{bound}.{self._conditions()} The guarantee was verified on the probability table in use."
         )
 
     @property

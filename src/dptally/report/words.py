@@ -184,7 +184,7 @@ def _certificate_section(certificate: Certificate | CompactCertificate, file_nam
     body = join(
         paragraph(
             "The guarantee is not taken from a formula. Before anything was drawn, an independent judge computed the "
-            "privacy loss of the very table of integers that the release was drawn from. It was computed again when "
+            "privacy loss of the table of integers that the release was sampled from. It was computed again when "
             "this page was written, from the parameters in the file, with the same result."
         ),
         paragraph(str(certificate)),

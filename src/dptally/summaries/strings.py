@@ -29,7 +29,7 @@ def strings_of(frequencies: Frequencies, domain: Domain) -> pl.DataFrame:
     if len(frequencies.key) != 1:
         raise InvalidParameter("heavy hitters need one key column: the strings.")
     if frequencies.max_keys_per_unit != 1:
-        raise InvalidParameter("heavy hitters need max_keys_per_unit=1: a unit has one value.")
+        raise InvalidParameter("heavy hitters need `max_keys_per_unit=1`: a unit has one value.")
     if frequencies.scheme is not None:
         raise InvalidParameter("heavy hitters need all units, not a sample of keys.")
     parts = [

@@ -82,8 +82,8 @@ class Certificate:
             return self._pure()
         if self.judge != "rows":
             return (
-                f"{self.rows_checked} probabilities of table {self.table_sha256[:16]} judged as {self.judge}: delta is "
-                f"at most {float(self.total_delta):.6g} of {float(self.delta):.6g} allowed."
+                f"{self.rows_checked} probabilities of table {self.table_sha256[:16]} verified as {self.judge}: delta "
+                f"is at most {float(self.total_delta):.6g} of {float(self.delta):.6g} allowed."
             )
         higher, lower = self.worst_pair
         lines = (

@@ -154,7 +154,7 @@ def sketch_spec(
     spent = epsilon * _SHARE if shortfall == "private" else Fraction(0)
     if universe is not None:
         if delta is not None and as_fraction("delta", delta) != 0:
-            raise InvalidParameter(f"with a universe delta is 0; leave delta out, got {delta}.")
+            raise InvalidParameter(f"with a universe delta is 0; leave `delta` out, got {delta}.")
         if sketch.form not in ("single", "standard", "summed"):
             raise InvalidParameter(
                 "delta = 0 needs sketches of one stream each, or added-up ones; this one was merged."

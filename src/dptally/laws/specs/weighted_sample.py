@@ -66,7 +66,7 @@ class WeightedSample(Mechanism):
                 made.note = "Sampling alone leaves keys out, before privacy does."
             return made
         if request.unit is not None or request.max_keys_per_unit > 1:
-            raise InvalidParameter("a sample size needs unit=None: with units, give a sampling rate.")
+            raise InvalidParameter("a sample size is for data without a `unit`; with one, give a sampling rate.")
         return SampleOfSize(self, scheme, request)
 
     def one_law(self, request: Request) -> Spec:
