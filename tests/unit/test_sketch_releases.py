@@ -21,6 +21,7 @@ from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits
 from dptally.sketches import AnySketch, merge_sketches
+from tests.abuse.forgeries import changed
 
 CAPACITY = 50
 
@@ -422,6 +423,6 @@ def test_a_promise_beyond_what_was_judged_is_found(form: str, change: dict[str, 
     """A release that claims more counters, keys or elements per unit than its law was verified for does not verify."""
     release = FORMS[form][0]().publish(1, "1e-6", randomness=SeededBits(1))
     release.verify()
-    release = release.stating(replace(release.guarantee, **change))
+    release = release.stating(changed(release.guarantee, **change))
     with pytest.raises(PrivacyViolation, match="verification failed"):
         release.verify()
