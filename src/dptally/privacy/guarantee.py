@@ -1,4 +1,4 @@
-"""What a release promises, in numbers and as a sentence."""
+"""What a release guarantees, in numbers and as a sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["CONDITIONS", "Guarantee", "Record", "promise_in_words"]
+__all__ = ["CONDITIONS", "Guarantee", "Record", "guarantee_in_words"]
 
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -124,36 +124,37 @@ class Guarantee:
     def __str__(self) -> str:
         if not self.private:
             return (
-                "NOT PRIVATE: this release was drawn from a seed, for tests or simulations. Whoever knows the seed can "
-                "undo the noise; it must not be shown to anyone who may not see the data."
+                "NOT PRIVATE: this release was sampled from a seed, for tests or simulations. Anyone who knows the seed "
+                "can undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.elements_per_unit > 1:
-            bound = f"Units may have up to {self.elements_per_unit} elements, equal ones or not"
+            bound = f"A unit has up to {self.elements_per_unit} elements, equal ones or not."
         elif self.unit is None:
-            bound = "Every occurrence counts as a unit of its own"
+            bound = "Every row is a privacy unit of its own."
+        elif not self.max_keys_per_unit:
+            bound = f"All distinct keys of each {self.unit!r} are counted, each once."
         else:
-            keys = "one key is" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys are"
-            bound = f"Of each {self.unit!r} at most {keys} counted, each once, chosen at random"
-            if not self.max_keys_per_unit:
-                bound = f"Of each {self.unit!r} every distinct key is counted, each once"
+            keys, are = ("key", "is") if self.max_keys_per_unit == 1 else ("distinct keys", "are")
+            bound = f"At most {self.max_keys_per_unit:,} {keys} per {self.unit!r}, chosen uniformly at random, {are} counted."
         return (
-            f"This release is {promise_in_words(self.epsilon, self.delta, seen_in='it', change=self.change)} "
-            f"{bound}.{self._under()} The guarantee was checked on the very table that the release was drawn from."
+            f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()} "
+            f"Mechanism: {self.mechanism}, verified on the probability table in use."
         )
 
     @property
     def change(self) -> str:
         """What is added or removed between the data sets that are compared, in words."""
         if self.elements_per_unit > 1:
-            return "all elements of any one unit are added to the stream or removed from it"
+            return "all elements of one unit"
         if self.unit is None:
-            return "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
-        return f"all rows of any one {self.unit!r} are added to the data or removed from it"
+            return "one row (or one of a count)"
+        return f"all rows of one {self.unit!r}"
 
     def _under(self) -> str:
+        """What the guarantee rests on beside the mechanism, or what epsilon was spent on."""
         if self.mechanism == "sanitized_sample":
             return (
-                " The data is what a sample was drawn from; all of this holds provided that the sample was drawn as "
+                " The data is what a sample was drawn from; the guarantee holds provided that the sample was drawn as "
                 "stated, each key by its own secret coin."
             )
         if self.spent_on_shortfall:
@@ -168,23 +169,17 @@ class Guarantee:
         return ""
 
 
-def promise_in_words(epsilon: Fraction, delta: Fraction, *, seen_in: str, change: str) -> str:
-    """What a guarantee of this size means, to go after "This release is".
+def guarantee_in_words(epsilon: Fraction, delta: Fraction, *, change: str) -> str:
+    """What is guaranteed for epsilon and delta, in the words of the definition.
 
-    Args:
-        epsilon: exact.
-        delta: exact.
-        seen_in: what may be looked at, as "it" or "them".
-        change: what is added or removed.
+    >>> guarantee_in_words(Fraction(1), Fraction(0), change="one row")
+    '(epsilon = 1)-differential privacy, add/remove of one row: for any set S of outputs, Pr[output in S] changes by ...'
     """
-    if delta:
-        name = f"(epsilon, delta)-differentially private with epsilon = {_readable(epsilon)} and delta = "
-        name, factor = name + _readable(delta), "e^epsilon, plus delta,"
-    else:
-        name, factor = f"epsilon-differentially private with epsilon = {_readable(epsilon)}", "e^epsilon"
+    size = f"epsilon = {_readable(epsilon)}" + (f", delta = {_readable(delta)}" if delta else "")
+    factor = "a factor e^epsilon" + (" plus delta" if delta else "")
     return (
-        f"{name}: the probability of anything that can be seen in {seen_in} or concluded from {seen_in} changes by at "
-        f"most a factor of {factor} when {change}."
+        f"({size})-differential privacy, add/remove of {change}: for any set S of outputs, Pr[output in S] changes by "
+        f"at most {factor}."
     )
 
 
