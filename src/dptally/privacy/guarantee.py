@@ -124,8 +124,8 @@ class Guarantee:
     def __str__(self) -> str:
         if not self.private:
             return (
-                "NOT PRIVATE: this release was sampled from a seed, for tests or simulations. Anyone who knows the seed "
-                "can undo the noise; it must not be shown to anyone who may not see the data."
+                "NOT PRIVATE: this release was sampled from a seed, for tests or simulations. Anyone who knows the "
+                "seed can undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.elements_per_unit > 1:
             bound = f"A unit has up to {self.elements_per_unit} elements, equal ones or not."
@@ -173,7 +173,7 @@ def guarantee_in_words(epsilon: Fraction, delta: Fraction, *, change: str) -> st
     """What is guaranteed for epsilon and delta, in the words of the definition.
 
     >>> guarantee_in_words(Fraction(1), Fraction(0), change="one row")
-    '(epsilon = 1)-differential privacy, add/remove of one row: for any set S of outputs, Pr[output in S] changes by ...'
+    '(epsilon = 1)-differential privacy, add/remove of one row: for any set S of outputs, Pr[output in S] ...'
     """
     size = f"epsilon = {_readable(epsilon)}" + (f", delta = {_readable(delta)}" if delta else "")
     factor = "a factor e^epsilon" + (" plus delta" if delta else "")
