@@ -19,7 +19,7 @@ import pyarrow as pa
 import dptally
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.laws.base import Law
-from dptally.privacy.guarantee import Guarantee, Record
+from dptally.privacy.guarantee import CONDITIONS, Guarantee, Record
 from dptally.randomness import SeededBits
 from dptally.universes import read_universe
 from tests.mechanisms import CompactHistogram
@@ -59,9 +59,25 @@ def evil_values(name: str, kind: str, true: Any) -> list[Any]:
     return [value for value in found if value != true or type(value) is not type(true)]
 
 
+def changed(true: Guarantee, **changes: Any) -> Guarantee:
+    """The guarantee with other fields or conditions."""
+    fixed = {name: part for name, part in changes.items() if name not in CONDITIONS}
+    return replace(true, **fixed).under(**{name: part for name, part in changes.items() if name in CONDITIONS})
+
+
+def kinds() -> dict[str, str]:
+    """The type of every field and condition of a guarantee."""
+    of_conditions = {
+        name: "Fraction" if isinstance(neutral, Fraction) else "int | None" if neutral is None else "int"
+        for name, neutral in CONDITIONS.items()
+    }
+    stated = {field.name: str(field.type) for field in fields(Guarantee) if field.name != "conditions"}
+    return {**stated, **of_conditions}
+
+
 def mutations(true: Guarantee) -> dict[str, list[Any]]:
-    """For every field of the dataclass, whatever it is called, what it may be replaced by; a new type is an error."""
-    return {field.name: evil_values(field.name, str(field.type), getattr(true, field.name)) for field in fields(true)}
+    """For every field and condition, whatever it is called, what it may be replaced by; a new type is an error."""
+    return {name: evil_values(name, kind, getattr(true, name)) for name, kind in kinds().items()}
 
 
 # ---- what a guarantee promises, field by field ----
@@ -174,7 +190,7 @@ RULES: dict[str, Callable[[Guarantee, Guarantee, Any], bool]] = {
 
 def implied(true: Guarantee, forged: Guarantee, release: Any) -> list[str]:
     """The fields in which the forged guarantee promises more than is true."""
-    return [field.name for field in fields(forged) if not RULES[field.name](true, forged, release)]
+    return [name for name in kinds() if not RULES[name](true, forged, release)]
 
 
 def _scheme(release: Any) -> Any:

@@ -25,13 +25,24 @@ import pytest
 import dptally
 from dptally.errors import DptallyError, PrivacyViolation
 from dptally.laws.registry import law_from_facts
-from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.guarantee import CONDITIONS, Guarantee
 from dptally.releases.release_file import metadata
 from dptally.verifiers.guarantees import DERIVED, NEUTRAL, WORD_OF_THE_PUBLISHER, verify_rounds
 from dptally.verifiers.tables import Certificate
-from tests.abuse.forgeries import COUNTS, KINDS, RULES, evil_values, genuine, implied, mutations, release_law
+from tests.abuse.forgeries import (
+    COUNTS,
+    KINDS,
+    RULES,
+    changed,
+    evil_values,
+    genuine,
+    implied,
+    kinds,
+    mutations,
+    release_law,
+)
 from tests.cli.conftest import Run, run
-from tests.unit.version_1 import metadata_1, save_1
+from tests.unit.version_1 import NEUTRAL_TEXTS, metadata_1, save_1
 
 __all__ = ["run"]  # the fixture
 
@@ -72,11 +83,10 @@ def verifies(release: Any, promise: Guarantee) -> bool:
 
 def test_every_field_has_a_rule() -> None:
     """A new field of a guarantee needs a rule in the verifier, and one in this test."""
-    names = {field.name for field in fields(Guarantee)}
+    names = set(kinds())
     assert names == set(RULES)
     assert names == {*DERIVED, *NEUTRAL, *WORD_OF_THE_PUBLISHER}
-    defaults = Guarantee(Fraction(1), Fraction(0), None, 1, "dense")
-    assert all(getattr(defaults, name) == neutral for name, neutral in NEUTRAL.items())
+    assert CONDITIONS == NEUTRAL
 
 
 @pytest.mark.parametrize("kind", ["weighted_sample", "sketch", "compact", "ranges_dense", "tree"])
@@ -88,7 +98,10 @@ def test_a_field_without_a_rule_is_refused(kind: str) -> None:
         protects_everything: bool = False
 
     release = genuine(kind)
-    assert not verifies(release, Larger(**vars(release.guarantee)))
+    true = release.guarantee
+    assert not verifies(release, Larger(**vars(true)))
+    for named in ((*true.conditions, ("protects_everything", 1)), (("sketches", 1), ("sketches", 1))):
+        assert not verifies(release, replace(true, conditions=named))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,7 +112,7 @@ def test_one_changed_field(kind: str) -> None:
     assert verifies(release, true) and not implied(true, true, release)
     for name, values in mutations(true).items():
         for value in values:
-            forged = replace(true, **{name: value})
+            forged = changed(true, **{name: value})
             if verifies(release, forged):
                 assert not implied(true, forged, release), (name, value)
             else:
@@ -115,7 +128,7 @@ def test_two_changed_fields(kind: str) -> None:
     for (first, ones), (second, others) in combinations(mutations(true).items(), 2):
         every = [(one, other) for one in ones for other in others]
         for one, other in (every[(start + 37 * place) % len(every)] for place in range(min(PAIRS, len(every)))):
-            forged = replace(true, **{first: one, second: other})
+            forged = changed(true, **{first: one, second: other})
             if verifies(release, forged):
                 assert not implied(true, forged, release), (first, one, second, other)
 
@@ -142,10 +155,10 @@ def test_known_forgeries(kind: str) -> None:
     """Forgeries that once verified promise nothing that is not true, and most are refused."""
     release = genuine(kind)
     true = release.guarantee
-    for changed in DIRECTED:
-        forged = replace(true, **changed)  # type: ignore[arg-type]
+    for changes in DIRECTED:
+        forged = changed(true, **changes)
         if forged != true and verifies(release, forged):
-            assert not implied(true, forged, release), changed
+            assert not implied(true, forged, release), changes
 
 
 # ---- files ----
@@ -207,8 +220,8 @@ def leaves(facts: dict[str, Any], above: str = "") -> Iterator[tuple[str, dict[s
 
 def forged_texts(name: str, true: Any) -> list[Any]:
     """What to write into a field of a file."""
-    kinds = {field.name: str(field.type) for part in (Certificate, Guarantee) for field in fields(part)}
-    if name in kinds and kinds[name] == "Fraction":
+    types = {**{field.name: str(field.type) for field in fields(Certificate)}, **kinds()}
+    if types.get(name) == "Fraction":
         number = Fraction(true)
         return [str(value) for value in (*evil_values(name, "Fraction", number), number * 2, number / 2)]
     if isinstance(true, bool):
@@ -233,6 +246,8 @@ def test_one_changed_field_of_a_file(kind: str, version: int, tmp_path: Path) ->
     """Every field of the metadata: refused, or the law's table and its guarantee are what they were, or less."""
     release = genuine(kind)
     plain, parse = parsers(release, version, tmp_path / "forged")
+    if "guarantee" in plain:  # also what is left out where it is neutral
+        plain["guarantee"] = {**NEUTRAL_TEXTS, **plain["guarantee"]}
     parse(copy.deepcopy(plain)).verify()
     survivors, surprises = 0, []
     laws_too = kind in FIRST_OF_THEIR_LAW
@@ -241,14 +256,14 @@ def test_one_changed_field_of_a_file(kind: str, version: int, tmp_path: Path) ->
             continue
         if whole in ("format_version", "kind"):  # which `test_unknown_versions` is about
             continue
-        changed = copy.deepcopy(plain)
-        holder, name = next((held, last) for found, held, last in leaves(changed) if found == whole)
+        altered = copy.deepcopy(plain)
+        holder, name = next((held, last) for found, held, last in leaves(altered) if found == whole)
         true = holder[name]
         texts = forged_texts(name, true)
         for text in texts[: _LAW_TEXTS if whole.startswith("law.") else None]:
             holder[name] = text
             try:
-                forged = parse(copy.deepcopy(changed))
+                forged = parse(copy.deepcopy(altered))
                 forged.verify()
             except (DptallyError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
                 continue  # `intact` makes one sentence of them when a file is read
@@ -355,8 +370,8 @@ def test_combined_releases() -> None:
     for units, epsilon in (("disjoint", 1), ("shared", 2)):
         combined = dptally.combine([first, second], units=units)  # type: ignore[arg-type]
         assert combined.epsilon == epsilon and len(combined.verify()) == 2
-        for changed in ({"epsilon": Fraction(1, 2)}, {"delta": Fraction(0)}, {"releases": (first, first)}):
+        for changes in ({"epsilon": Fraction(1, 2)}, {"delta": Fraction(0)}, {"releases": (first, first)}):
             with pytest.raises(PrivacyViolation, match="verification failed"):
-                replace(combined, **changed).verify()  # type: ignore[arg-type]
+                replace(combined, **changes).verify()  # type: ignore[arg-type]
     with pytest.raises(PrivacyViolation):
         replace(dptally.combine([first, second], units="shared"), units="other").verify()  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_trees_of_databases(command: tuple[object, ...], database: str, run: Run
     name, *options = command
     query = ("--query", "SELECT fruit, length(fruit) AS weight FROM events")
     done = run(name, database, *query, *options, *PRIVACY)
-    assert done.status == 0 and "differentially private" in done.err
+    assert done.status == 0 and "differential privacy" in done.err
     assert "apple,2,true," in done.out if name == "heavy-hitters" else 4 <= float(done.out.split(",")[4]) <= 6
     for inputs, sentence in (
         ((database,), "a database needs either table"),

@@ -34,7 +34,7 @@ def test_quantiles_are_printed_as_csv(run: Run, flights: Path) -> None:
         _, estimate, lower, upper = (float(part) for part in line.split(","))
         assert lower <= estimate <= upper
         assert abs(estimate - true) < 15
-    assert "differentially private with epsilon = 1 and delta = 1e-06" in done.err
+    assert "(epsilon = 1, delta = 1e-06)-differential privacy" in done.err
     assert "levels together" in done.err
 
 

@@ -18,7 +18,7 @@ def test_show_tells_guarantee_certificate_rows_and_distribution(release: Path, r
     """Show prints all that a release says about itself."""
     done = run("show", release)
     assert done.status == 0
-    for part in ("3 released keys by fruit", "differentially private", "Certificate:", "apple", "256 - 511"):
+    for part in ("3 released keys by fruit", "differential privacy", "Certificate:", "apple", "256 - 511"):
         assert part in done.out
 
 
@@ -64,7 +64,7 @@ def test_show_of_a_tree_of_counts(trees: dict[str, Path], run: Run) -> None:
     """Guarantee, certificate and quartiles; in JSON as the command that made it says them."""
     done = run("show", trees["ranges"])
     assert done.status == 0
-    for part in ("a tree of counts of 'user'", "differentially private", "Certificate:", "estimate", "0.25"):
+    for part in ("a tree of counts of 'user'", "differential privacy", "Certificate:", "estimate", "0.25"):
         assert part in done.out
     facts = json.loads(run("show", trees["ranges"], "--json").out)
     assert facts["quantiles"] == json.loads(run("quantile", "--from", trees["ranges"], "--json").out)["quantiles"]
@@ -74,7 +74,7 @@ def test_show_of_a_tree_of_prefixes(trees: dict[str, Path], run: Run) -> None:
     """Guarantee, certificate and the heaviest values and prefixes where the tree ends."""
     done = run("show", trees["prefixes"], "-n", 2)
     assert done.status == 0
-    for part in ("in 3 levels", "differentially private", "Certificate:", "apple", "pear", "... and 1 more"):
+    for part in ("in 3 levels", "differential privacy", "Certificate:", "apple", "pear", "... and 1 more"):
         assert part in done.out
     facts = json.loads(run("show", trees["prefixes"], "--json").out)
     assert [row["prefix"] for row in facts["rows"]][:2] == ["apple", "pear"]

@@ -180,7 +180,7 @@ def test_secret_bits_make_a_private_release() -> None:
     """With the system's bits two releases differ, and both say that they are private."""
     first, second = (mechanism().build(COUNTS, SystemBits()) for _ in range(2))
     assert first.coefficients != second.coefficients
-    assert first.guarantee.private and "differentially private" in str(first.guarantee)
+    assert first.guarantee.private and "differential privacy" in str(first.guarantee)
 
 
 def test_requests_that_cannot_be_met() -> None:

@@ -380,8 +380,9 @@ def test_nothing_unreleased_stays_reachable(tmp_path: Path, kind: str) -> None:
 def test_guarantee_can_be_quoted() -> None:
     """The sentence names parameters, unit and bound; a seeded release says that it is not private."""
     private = dptally.publish({"a": 100}, epsilon="0.1", delta="1e-6").guarantee
-    assert "epsilon = 0.1 and delta = 1e-06" in str(private) and "any one occurrence" in str(private)
+    assert "(epsilon = 0.1, delta = 1e-06)-differential privacy, add/remove of one row" in str(private)
+    assert "Mechanism: weighted_sample" in str(private)
     frame = pl.DataFrame({"user": [1, 1, 2], "word": ["a", "b", "a"]})
     bounded = dptally.publish(frame, key="word", unit="user", max_keys_per_unit=2, epsilon=1, delta=1e-6).guarantee
-    assert "all rows of any one 'user'" in str(bounded) and "at most 2 distinct keys" in str(bounded)
+    assert "all rows of one 'user'" in str(bounded) and "At most 2 distinct keys per 'user'" in str(bounded)
     assert "NOT PRIVATE" in str(release_of().guarantee)

@@ -25,14 +25,15 @@ GUARANTEE = Guarantee(
     unit="user",
     max_keys_per_unit=3,
     mechanism="misra_gries",
+    private=False,
+    record=Record("0" * 32, "1" * 32, 5, "2" * 64),
+).under(
     spent_on_size=Fraction(1, 60),
     spent_on_shortfall=Fraction(1, 61),
     sketch_capacity=9,
     sketches=2,
     elements_per_unit=4,
     most_distinct_keys=7,
-    private=False,
-    record=Record("0" * 32, "1" * 32, 5, "2" * 64),
 )
 CERTIFICATE = Certificate(
     epsilon=Fraction(1),
@@ -83,6 +84,10 @@ def test_fields_of_later_versions_may_be_missing() -> None:
         ("max_keys_per_unit", True),
         ("max_keys_per_unit", "3"),
         ("unit", 3),
+        ("sketches", None),
+        ("sketches", True),
+        ("sketch_capacity", "9"),
+        ("spent_on_size", 0.5),
         ("record", {"entry": 1}),
     ],
 )

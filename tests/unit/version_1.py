@@ -5,16 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from dptally.privacy.guarantee import CONDITIONS
 from dptally.releases.release_file import metadata
 from dptally.releases.version_1 import NAMES
 
 START = struct.Struct("<8sII")
 NAME_OF = {kind: name for name, kind in NAMES.items()}
+
+
+NEUTRAL_TEXTS = {
+    name: str(part) if isinstance(part, Fraction) else part for name, part in CONDITIONS.items()
+}  # which version 1 wrote in full
 
 
 def metadata_1(release: Any) -> dict[str, Any]:
@@ -26,6 +33,7 @@ def metadata_1(release: Any) -> dict[str, Any]:
         return {"format_version": 1, "plan": json.loads(json.dumps(release.plan.to_dict())), **said}
     if kind == "compact":
         return {name: part for name, part in facts.items() if name not in ("format_version", "certificate", "sha256")}
+    facts["guarantee"] = {**NEUTRAL_TEXTS, **facts["guarantee"]}
     return {**facts, "format_version": 1}
 
 

@@ -155,8 +155,7 @@ class Spec:
             max_keys_per_unit=self.max_keys_per_unit,
             mechanism=self.name,
             private=private,
-            **self._conditions,
-        )
+        ).under(**self._conditions)
 
     def renamed(self, name: str) -> Self:
         """The same under another name in guarantees and ledgers, drawn by the same private half."""

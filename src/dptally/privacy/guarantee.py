@@ -1,12 +1,13 @@
-"""What a release promises, in numbers and as a sentence."""
+"""What a release guarantees, in numbers and as a sentence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Guarantee", "Record", "promise_in_words"]
+__all__ = ["CONDITIONS", "Guarantee", "Record", "guarantee_in_words"]
 
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -57,6 +58,17 @@ class Record:
         return cls(names[0], names[1], entry, names[2])
 
 
+CONDITIONS: Mapping[str, int | Fraction | None] = {
+    "spent_on_size": Fraction(0),
+    "spent_on_shortfall": Fraction(0),
+    "sketch_capacity": None,
+    "sketches": 1,
+    "elements_per_unit": 1,
+    "most_distinct_keys": None,
+}
+"""Facts that belong to some mechanisms, and what they are where a guarantee does not name them."""
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """An (epsilon, delta) guarantee for adding or removing one unit. Meanings never change; new kinds get new types.
@@ -66,18 +78,20 @@ class Guarantee:
         delta: exact.
         unit: the column whose values are protected, or None when every row is a unit of its own.
         max_keys_per_unit: how many distinct keys of one unit are counted at most, each once; 0 where all are.
-        mechanism: the mechanism that drew the release; "sanitized_sample" for a sample that somebody else had drawn.
-        spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate; usually 0.
-        spent_on_shortfall: the part of epsilon that a private estimate took of how far a sketch falls short; usually 0.
-        sketch_capacity: how many counters the released sketch has; None where counts were exact.
-        sketches: how many sketches of that capacity were added up; 1 for one, or for merged ones.
-        elements_per_unit: how many elements of a stream one unit may have, equal ones or not; 1 where units are rows,
-            and where `max_keys_per_unit` bounds what a unit adds.
-        most_distinct_keys: the number of distinct keys that the data was declared to have at most, where the guarantee
-            compares such data sets only; None where it compares all.
-        private: False when the draw was seeded: then nothing at all is promised.
+        mechanism: the mechanism that made the release; "sanitized_sample" for a sample that another party had drawn.
+        private: False when the draw was seeded: then nothing at all is guaranteed.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
         record: where a ledger has the spending; None for a release without a ledger.
+        conditions: named facts that belong to the mechanism, in order of names; made by `under`. Each is an attribute:
+
+            - spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate.
+            - spent_on_shortfall: the part of epsilon that a private estimate took of how far a sketch falls short.
+            - sketch_capacity: how many counters the released sketch has; None where counts were exact.
+            - sketches: how many sketches of that capacity were added up; 1 for one, or for merged ones.
+            - elements_per_unit: how many elements of a stream one unit may have, equal ones or not; 1 where units are
+              rows, and where `max_keys_per_unit` bounds what a unit adds.
+            - most_distinct_keys: the number of distinct keys that the data was declared to have at most, where the
+              guarantee compares such data sets only; None where it compares all.
     """
 
     epsilon: Fraction
@@ -85,15 +99,27 @@ class Guarantee:
     unit: str | None
     max_keys_per_unit: int
     mechanism: str
-    spent_on_size: Fraction = Fraction(0)
-    spent_on_shortfall: Fraction = Fraction(0)
-    sketch_capacity: int | None = None
-    sketches: int = 1
-    elements_per_unit: int = 1
-    most_distinct_keys: int | None = None
     private: bool = True
     neighbours: str = "add or remove one unit"
     record: Record | None = None
+    conditions: tuple[tuple[str, int | Fraction], ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        """A condition by its name, or what it is where it is not named."""
+        if name not in CONDITIONS:
+            raise AttributeError(f"a guarantee has no {name!r}.")
+        return dict(self.conditions).get(name, CONDITIONS[name])
+
+    def under(self, **conditions: int | Fraction | None) -> Guarantee:
+        """The same guarantee with these conditions; one that is as if it were not named is left out.
+
+        >>> stated = Guarantee(Fraction(1), Fraction(0), None, 1, "compact").under(most_distinct_keys=5, sketches=1)
+        >>> stated.conditions, stated.most_distinct_keys, stated.sketch_capacity
+        ((('most_distinct_keys', 5),), 5, None)
+        """
+        named = {**dict(self.conditions), **conditions}
+        kept = [(name, named[name]) for name in sorted(named) if named[name] != CONDITIONS.get(name)]
+        return replace(self, conditions=tuple((name, part) for name, part in kept if part is not None))
 
     def __str__(self) -> str:
         if not self.private:
@@ -102,32 +128,33 @@ class Guarantee:
                 "seed can undo the noise; it must not be shown to anyone who may not see the data."
             )
         if self.elements_per_unit > 1:
-            bound = f"Units may have up to {self.elements_per_unit} elements, equal ones or not"
+            bound = f"A unit has up to {self.elements_per_unit} elements, equal ones or not."
         elif self.unit is None:
-            bound = "Every occurrence counts as a unit of its own"
+            bound = "Every row is a privacy unit of its own."
+        elif not self.max_keys_per_unit:
+            bound = f"All distinct keys of each {self.unit!r} are counted, each once."
         else:
-            keys = "one key is" if self.max_keys_per_unit == 1 else f"{self.max_keys_per_unit} distinct keys are"
-            bound = f"Of each {self.unit!r} at most {keys} counted, each once, chosen at random"
-            if not self.max_keys_per_unit:
-                bound = f"Of each {self.unit!r} every distinct key is counted, each once"
+            keys, are = ("key", "is") if self.max_keys_per_unit == 1 else ("distinct keys", "are")
+            bound = f"At most {self.max_keys_per_unit:,} {keys} per {self.unit!r}, chosen uniformly at random, {are} counted."
         return (
-            f"This release is {promise_in_words(self.epsilon, self.delta, seen_in='it', change=self.change)} "
-            f"{bound}.{self._conditions()} The guarantee was verified on the probability table in use."
+            f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()} "
+            f"Mechanism: {self.mechanism}, verified on the probability table in use."
         )
 
     @property
     def change(self) -> str:
         """What is added or removed between the data sets that are compared, in words."""
         if self.elements_per_unit > 1:
-            return "all elements of any one unit are added to the stream or removed from it"
+            return "all elements of one unit"
         if self.unit is None:
-            return "any one occurrence of a key (one row, or one of a count) is added to the data or removed from it"
-        return f"all rows of any one {self.unit!r} are added to the data or removed from it"
+            return "one row (or one of a count)"
+        return f"all rows of one {self.unit!r}"
 
-    def _conditions(self) -> str:
+    def _under(self) -> str:
+        """What the guarantee rests on beside the mechanism, or what epsilon was spent on."""
         if self.mechanism == "sanitized_sample":
             return (
-                " The data is what a sample was drawn from; all of this holds provided that the sample was drawn as "
+                " The data is what a sample was drawn from; the guarantee holds provided that the sample was drawn as "
                 "stated, each key by its own secret coin."
             )
         if self.spent_on_shortfall:
@@ -142,23 +169,17 @@ class Guarantee:
         return ""
 
 
-def promise_in_words(epsilon: Fraction, delta: Fraction, *, seen_in: str, change: str) -> str:
-    """What a guarantee of this size means, to go after "This release is".
+def guarantee_in_words(epsilon: Fraction, delta: Fraction, *, change: str) -> str:
+    """What is guaranteed for epsilon and delta, in the words of the definition.
 
-    Args:
-        epsilon: exact.
-        delta: exact.
-        seen_in: what may be looked at, as "it" or "them".
-        change: what is added or removed.
+    >>> guarantee_in_words(Fraction(1), Fraction(0), change="one row")
+    '(epsilon = 1)-differential privacy, add/remove of one row: for any set S of outputs, Pr[output in S] ...'
     """
-    if delta:
-        name = f"(epsilon, delta)-differentially private with epsilon = {_readable(epsilon)} and delta = "
-        name, factor = name + _readable(delta), "e^epsilon, plus delta,"
-    else:
-        name, factor = f"epsilon-differentially private with epsilon = {_readable(epsilon)}", "e^epsilon"
+    size = f"epsilon = {_readable(epsilon)}" + (f", delta = {_readable(delta)}" if delta else "")
+    factor = "a factor e^epsilon" + (" plus delta" if delta else "")
     return (
-        f"{name}: the probability of anything that can be seen in {seen_in} or concluded from {seen_in} changes by at "
-        f"most a factor of {factor} when {change}."
+        f"({size})-differential privacy, add/remove of {change}: for any set S of outputs, Pr[output in S] changes by "
+        f"at most {factor}."
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dptally.errors import DptallyError
 from dptally.exact.parameters import MAX_EPSILON
-from dptally.privacy.guarantee import Guarantee, Record
+from dptally.privacy.guarantee import CONDITIONS, Guarantee, Record
 from dptally.verifiers.compact import CompactCertificate
 from dptally.verifiers.tables import Certificate
 
@@ -78,14 +78,16 @@ def read_fraction(text: object) -> Fraction:
 
 
 def facts_of(kept: Guarantee | Certificate | CompactCertificate) -> dict[str, Any]:
-    """The fields of a guarantee or certificate, fractions as text.
+    """The fields of a guarantee or certificate, fractions as text; conditions beside the other fields.
 
     >>> facts_of(Guarantee(Fraction(1, 2), Fraction(0), None, 1, "sparse"))["epsilon"]
     '1/2'
     """
+    named = asdict(kept)
+    named.update(named.pop("conditions", ()))
     return {
         name: str(part) if isinstance(part, Fraction) else list(part) if isinstance(part, tuple) else part
-        for name, part in asdict(kept).items()
+        for name, part in named.items()
     }
 
 
@@ -95,7 +97,20 @@ def read_guarantee(facts: dict[str, Any]) -> Guarantee:
     Raises:
         ValueError: or KeyError, TypeError, ZeroDivisionError, for data that is no guarantee.
     """
-    return _possible(_read(Guarantee, facts))
+    found = _read(Guarantee, {name: part for name, part in facts.items() if name != "conditions"})
+    named = {name: _condition(facts[name], neutral) for name, neutral in CONDITIONS.items() if name in facts}
+    return _possible(found.under(**named))
+
+
+def _condition(part: object, neutral: int | Fraction | None) -> int | Fraction | None:
+    """A condition of the type that it has where it is not named."""
+    if isinstance(neutral, Fraction):
+        return read_fraction(part)
+    if isinstance(part, int) and not isinstance(part, bool):
+        return part
+    if part is None and neutral is None:
+        return None
+    raise ValueError("a field of another type")
 
 
 def read_certificate(facts: dict[str, Any], kind: type[_Certificate]) -> _Certificate:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
-from dptally.privacy.guarantee import promise_in_words
+from dptally.privacy.guarantee import guarantee_in_words
 from dptally.privacy.stored_facts import facts_of
 from dptally.releases.base import Release
 from dptally.releases.table_release import TableRelease
@@ -51,10 +51,9 @@ class CombinedReleases:
         return f"<{len(self.releases)} releases: epsilon={float(self.epsilon):.6g}, delta={float(self.delta):.6g}>"
 
     def in_words(self) -> str:
-        """What is promised about all releases together, and what it rests on."""
+        """What is guaranteed about all releases together, and what it rests on."""
         changes = {release.guarantee.change for release in self.releases}
-        change = "any one unit, as its release defines it, is added to the data or removed from it"
-        change = changes.pop() if len(changes) == 1 else change
+        change = changes.pop() if len(changes) == 1 else "one unit, as its release defines it"
         if self.units == "disjoint":
             rests_on = (
                 "It holds provided that every unit is in one stream only, as was stated: whatever holds for the "
@@ -64,10 +63,9 @@ class CombinedReleases:
             change += ", in every stream"
             rests_on = "A unit may be in all of the streams: epsilons and deltas are added up."
         if any(release.guarantee.mechanism == "sanitized_sample" for release in self.releases):
-            rests_on += " Samples that somebody else had drawn are taken to have been drawn as stated."
-        several = len(self.releases) > 1
-        subject, seen_in = (f"The {len(self.releases)} releases together are", "them") if several else ("It is", "it")
-        return f"{subject} {promise_in_words(self.epsilon, self.delta, seen_in=seen_in, change=change)} {rests_on}"
+            rests_on += " Samples that another party had drawn are taken to have been drawn as stated."
+        subject = f"The {len(self.releases)} releases together: " if len(self.releases) > 1 else ""
+        return f"{subject}{guarantee_in_words(self.epsilon, self.delta, change=change)} {rests_on}"
 
     def verify(self) -> tuple[Certificate, ...]:
         """Verify each release, and derive again what holds for all of them together.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -71,7 +70,7 @@ class CompactRelease(Release):
         self.universe = universe
         self.beyond_capacity: BeyondCapacity = beyond_capacity
         most = self.capacity if beyond_capacity == "refuse" else None
-        self.guarantee = replace(guarantee, most_distinct_keys=most)
+        self.guarantee = guarantee.under(most_distinct_keys=most)
 
     def _held(self) -> str:
         return f"{self.universe.name!r}, capacity {self.capacity}, field 2^{self.law.exponent}-1"

@@ -1,9 +1,10 @@
 """The verifier of guarantees: what a release states about itself, against what its mechanism and its law give.
 
 Other verifiers compute the privacy loss of one table. This one says what follows from it for a unit, and which of the
-fields of a guarantee a mechanism uses at all. Every field of `Guarantee` has a rule here: it is derived from the law
-and must not be stronger than what was derived; or it has its neutral value, because the mechanism does not use it; or
-it is one of the few facts that no file can show (`WORD_OF_THE_PUBLISHER`). A field without a rule is refused.
+fields of a guarantee a mechanism uses at all. Every field of `Guarantee`, and every condition it names, has a rule
+here: it is derived from the law and must not be stronger than what was derived; or it has its neutral value, because
+the mechanism does not use it; or it is one of the few facts that no file can show (`WORD_OF_THE_PUBLISHER`). What has
+no rule is refused.
 
 How far one unit moves the counts, and how often it is counted, is written down here once more, and taken from nowhere
 else: this module shares no code with the builders of laws, with the mechanisms, or with what draws.
@@ -296,13 +297,15 @@ def _check_law(stated: Guarantee, laws: Mapping[str, str], facts: Mapping[str, A
 
 
 def _check_fields(stated: Guarantee, *, used: Collection[str] = ()) -> None:
-    """Refuse numbers that no mechanism gives, and any field that this one does not use and that is not neutral."""
+    """Refuse numbers that no mechanism gives, and any condition that this one does not use and that is not neutral."""
     for field in fields(stated):
-        if field.name in NEUTRAL:
-            neutral = getattr(stated, field.name) == NEUTRAL[field.name]
-            _require(neutral or field.name in used, f"the mechanism has no {field.name}")
-        else:
-            _require(field.name in (*DERIVED, *WORD_OF_THE_PUBLISHER), f"{field.name} cannot be checked")
+        known = (*DERIVED, *WORD_OF_THE_PUBLISHER, "conditions")
+        _require(field.name in known, f"{field.name} cannot be checked")
+    names = [name for name, _ in stated.conditions]
+    _require(len(set(names)) == len(names), "a condition is stated twice")
+    for name, part in stated.conditions:
+        _require(name in NEUTRAL, f"{name} cannot be checked")
+        _require(part == NEUTRAL[name] or name in used, f"the mechanism has no {name}")
     _require(stated.neighbours == NEIGHBOURS, "only adding or removing one unit is protected")
     _require(stated.unit is not None or stated.max_keys_per_unit == 1, "without units there is one key for each")
     _require(stated.epsilon > 0 and 0 <= stated.delta < 1, "there is no such epsilon or delta")
