@@ -357,6 +357,6 @@ def test_combined_releases() -> None:
         assert combined.epsilon == epsilon and len(combined.verify()) == 2
         for changed in ({"epsilon": Fraction(1, 2)}, {"delta": Fraction(0)}, {"releases": (first, first)}):
             with pytest.raises(PrivacyViolation, match="verification failed"):
-                replace(combined, **changed).verify()  # type: ignore[arg-type]
+                replace(combined, **changed).verify()
     with pytest.raises(PrivacyViolation):
         replace(dptally.combine([first, second], units="shared"), units="other").verify()  # type: ignore[arg-type]

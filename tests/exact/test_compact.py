@@ -206,7 +206,7 @@ def test_as_many_coefficients_as_keys_are_private_but_not_accurate() -> None:
 
 def mechanism_with(law: FieldGeometric, capacity: int, **options: Any) -> CompactHistogram:
     """The mechanism as it is, but with a law small enough to enumerate."""
-    made = CompactHistogram(1, universe=IntegerRange(3), capacity=capacity, **options)  # type: ignore[arg-type]
+    made = CompactHistogram(1, universe=IntegerRange(3), capacity=capacity, **options)
     made.law = law
     return made
 

@@ -26,10 +26,10 @@ UNIVERSE = IntegerRange(2**64)
 COUNTS = {7: 1000, 2**63: 50, 12345: 3}
 
 
-def mechanism(**options: object) -> CompactHistogram:
+def mechanism(**options: Any) -> CompactHistogram:
     """A mechanism for three keys and a few more."""
-    asked: dict[str, object] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
-    return CompactHistogram(asked.pop("epsilon", 1), **asked)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
+    return CompactHistogram(asked.pop("epsilon", 1), **asked)
 
 
 @pytest.fixture(scope="module")

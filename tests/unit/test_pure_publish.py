@@ -26,7 +26,7 @@ from tests.mechanisms import SparseHistogram
 from tests.unit.test_pipeline import Untouchable
 
 DATA = {"1.2.3.4": 500, "1.2.3.5": 300, "9.9.9.9": 3, "no address": 70}
-IPV4 = {"universe": "ipv4", "epsilon": 1}
+IPV4: dict[str, Any] = {"universe": "ipv4", "epsilon": 1}
 
 
 def published(source: Any = DATA, seed: int = 1, **options: Any) -> Any:
@@ -143,7 +143,13 @@ def test_a_bound_below_a_count_clamps() -> None:
 def test_units_share_epsilon_between_their_keys() -> None:
     """With two keys per unit each key's law keeps half, and the certificate covers both."""
     frame = pl.DataFrame({"user": [user for user in range(400) for _ in range(2)], "n": [7, 8] * 400})
-    options = {"key": "n", "unit": "user", "max_keys_per_unit": 2, "epsilon": 1, "universe": "integers:0..99"}
+    options: dict[str, Any] = {
+        "key": "n",
+        "unit": "user",
+        "max_keys_per_unit": 2,
+        "epsilon": 1,
+        "universe": "integers:0..99",
+    }
     for mechanism in ("dense", "sparse"):
         release = published(frame, mechanism=mechanism, **options)
         assert release.law.epsilon == Fraction(1, 2) and release.verify().copies == 2
