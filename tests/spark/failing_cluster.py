@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
     rows = open_frame(frame, key="k", unit="u")
     mechanism = PrivateWeightedSampling(Fraction(1), Fraction(1, 10**6), max_keys_per_unit=2, values=True)
     found = {}
-    with drawn_rows(mechanism, rows, 2, SystemBits()) as plan:
+    with drawn_rows(mechanism.question, rows, SystemBits()) as plan:
         for how in ("not", "worker", "executor", "duplicate"):
             notes = folder / how
             notes.mkdir()
