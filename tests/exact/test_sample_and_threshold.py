@@ -23,7 +23,7 @@ from studies.baselines.sample_and_threshold import (
     theorem_2_threshold,
 )
 
-from dptally import Release, load
+from dptally import TableRelease, load
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.exact.binomial import binomial_at_least
@@ -532,7 +532,7 @@ def test_a_release_round_trip(tmp_path: Path) -> None:
     mechanism = SampleAndThresholdHistogram(Fraction(1), Fraction(1, 10**6), max_keys_per_unit=2)
     counts = {f"key {i}": 100_000 // i for i in range(1, 300)}
     drawn = mechanism.draw(Counts(counts, 2), SeededBits(8))
-    release = Release(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
+    release = TableRelease(drawn.rows, drawn.guarantee, drawn.certificate, drawn.law)
     table = release.table()
     inside = [low <= counts[key] <= high for key, low, high in table.select("key", "lower", "upper").iter_rows()]
     assert sum(inside) >= 0.9 * len(inside) > 0  # 95 % are promised; 9 in 10 of these seeded keys

@@ -69,12 +69,12 @@ def test_same_release_as_from_a_file(tmp_path: Path, unit: str | None, bound: in
     request: dict[str, Any] = {"key": "k", "unit": unit, "max_keys_per_unit": bound, "nulls": nulls}
     request |= {"epsilon": 1, "delta": "1e-6"}
     expected = dptally.publish(tmp_path / "events.parquet", **request, randomness=SeededBits(9))
-    assert isinstance(expected, dptally.Release)
+    assert isinstance(expected, dptally.TableRelease)
     for url in (lite, duck):
         places: list[dict[str, Any]] = [{"table": "events"}, {"query": "SELECT u, k FROM events; -- all"}]
         for place in places:
             release = dptally.publish(url, **place, **request, randomness=SeededBits(9))
-            assert isinstance(release, dptally.Release)
+            assert isinstance(release, dptally.TableRelease)
             assert len(release) > 10 and release.table().equals(expected.table())
 
 
@@ -276,7 +276,7 @@ def test_sampling_and_ranges_count_at_the_source(tmp_path: Path) -> None:
     connection.close()
     for options in ({"sampling": dptally.Ppswor("0.005")}, {"mechanism": "sample_and_threshold"}):
         release = dptally.publish(url, table="t", key="k", epsilon=1, delta="1e-6", **options)
-        assert isinstance(release, dptally.Release)
+        assert isinstance(release, dptally.TableRelease)
         assert release.table()["k"].to_list() == ["common"]
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptally
-from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, Release, UnreadableRelease
+from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, TableRelease, UnreadableRelease
 from dptally.estimates.subset_sums import estimate_sum
 from dptally.laws.registry import law_from_facts
 from dptally.laws.top_k_noise import TopKNoise, least_possible_error, printed_errors
@@ -48,7 +48,7 @@ def test_a_sparse_release_from_request_to_answer(tmp_path: Path, options: dict[s
     """Heavy keys come out near their counts, with bounds; the file says the same and its certificate holds."""
     made = published(mechanism="sparse", **IPV4, **options)
     found = again(made, tmp_path)
-    assert isinstance(found, Release) and found.table().equals(made.table())
+    assert isinstance(found, TableRelease) and found.table().equals(made.table())
     assert found.verify() == made.certificate and found.certificate.judge == "pure"
     assert found.guarantee.delta == 0 and len(found) <= options["capacity"]
     top = found.top(2)

@@ -25,7 +25,7 @@ from dptally.randomness import SeededBits
 COUNTS = {"apple": 500, "banana": 300, "cherry": 300, "date": 40, "rare": 1}
 
 
-def release_of(counts: dict[Any, int] | None = None, **more: Any) -> dptally.Release:
+def release_of(counts: dict[Any, int] | None = None, **more: Any) -> dptally.TableRelease:
     """A seeded release of a few keys."""
     return dptally.publish(
         COUNTS if counts is None else counts, **{"epsilon": 1, "delta": "1e-6", "randomness": SeededBits(1), **more}

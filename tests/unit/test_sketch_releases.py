@@ -169,7 +169,7 @@ def test_bounds_of_sums_reckon_with_the_shortfall(form: str, where: str | None) 
         assert total.upper <= alone.upper + len(release) * (missing + 5)
 
 
-def replace_shortfall(release: dptally.Release) -> dptally.Release:
+def replace_shortfall(release: dptally.TableRelease) -> dptally.TableRelease:
     """The same with counters that are taken for frequencies."""
     return dptally.TableRelease(release._rows, release.guarantee, release.certificate, release.law)
 
