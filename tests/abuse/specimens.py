@@ -23,7 +23,7 @@ from dptally.federated.server import Server
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.universes.grids import make_grid
-from tests.unit.version_1 import NAME_OF, save_1
+from tests.releases.version_1 import NAME_OF, save_1
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 40, "date": 7}
 

@@ -31,7 +31,7 @@ from dptally.verifiers.guarantees import DERIVED, NEUTRAL, WORD_OF_THE_PUBLISHER
 from dptally.verifiers.tables import Certificate
 from tests.abuse.forgeries import COUNTS, KINDS, RULES, evil_values, genuine, implied, mutations, release_law
 from tests.cli.conftest import Run, run
-from tests.unit.version_1 import metadata_1, save_1
+from tests.releases.version_1 import metadata_1, save_1
 
 __all__ = ["run"]  # the fixture
 

@@ -20,7 +20,7 @@ from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
 from dptally.verifiers.compact import CompactCertificate, certify_compact
 from tests.mechanisms import CompactHistogram, MadeCompact
-from tests.unit.integer_range import IntegerRange
+from tests.universes.integer_range import IntegerRange
 
 Counts = tuple[int, ...]  # by key number
 Law = Mapping[Any, Fraction]

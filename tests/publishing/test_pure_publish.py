@@ -23,7 +23,7 @@ from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange, read_universe
 from tests.mechanisms import SparseHistogram
-from tests.unit.test_pipeline import Untouchable
+from tests.publishing.test_publishing import Untouchable
 
 DATA = {"1.2.3.4": 500, "1.2.3.5": 300, "9.9.9.9": 3, "no address": 70}
 IPV4: dict[str, Any] = {"universe": "ipv4", "epsilon": 1}

@@ -19,8 +19,8 @@ from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, Un
 from dptally.randomness import SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
 from tests.mechanisms import CompactHistogram, MadeCompact
-from tests.unit.integer_range import IntegerRange
-from tests.unit.version_1 import metadata_1, save_1
+from tests.releases.version_1 import metadata_1, save_1
+from tests.universes.integer_range import IntegerRange
 
 UNIVERSE = IntegerRange(2**64)
 COUNTS = {7: 1000, 2**63: 50, 12345: 3}
