@@ -263,7 +263,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="boundary-release-imports-sources",
         breaks=("trust boundary: releases do not reach code that touches private data",),
-        file="releases/release.py",
+        file="releases/table_release.py",
         old="from __future__ import annotations\n",
         new="from __future__ import annotations\n\nimport dptally.sources.rows\n",
         tests=("tests/packaging/test_boundary.py::test_the_public_side_does_not_reach_private_data",),
