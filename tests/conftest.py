@@ -17,18 +17,20 @@ _TOGETHER = {
     "explore/test_browser.py": "browser",
     "docs/test_site.py": "site",
 }
-# Layers and files that start processes and servers, sample much or enumerate much: not for every save of a file.
-_NOT_FAST = (
-    *_TOGETHER,
-    "abuse/",
-    "audit/",
-    "benchmarks/",
-    "docs/",
-    "faults/",
-    "mutants/",
-    "real_data/",
-    "statistical/",
-    "studies/",
+# What is tested in memory and in one process, and what was pinned: for every save of a file.
+_FAST = (
+    "estimates/",
+    "explore/",
+    "golden/",
+    "laws/",
+    "mechanisms/",
+    "packaging/",
+    "publishing/",
+    "randomness/",
+    "releases/",
+    "report/",
+    "summaries/",
+    "universes/",
 )
 
 
@@ -37,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the fast tests, and those that belong together: workers take a group as a whole (``--dist loadgroup``)."""
     for item in items:
         place = item.path.relative_to(_TESTS).as_posix()
-        if not place.startswith(_NOT_FAST):
+        if place.startswith(_FAST) and not place.startswith(tuple(_TOGETHER)):
             item.add_marker("fast")
         for start, group in _TOGETHER.items():
             if place.startswith(start):

@@ -46,7 +46,7 @@ MECHANISMS = [
 def evil_values(name: str, kind: str, true: Any) -> list[Any]:
     """Values to put into a field: of its type, around the true one, and far from it."""
     if name == "mechanism":
-        found = [*MECHANISMS, "", "x"]
+        found: list[Any] = [*MECHANISMS, "", "x"]
     elif name == "delta":
         found = [Fraction(0), true / 2, true * 2, Fraction(1, 10**9), Fraction(1, 2), Fraction(-1, 10**9), Fraction(1)]
     elif name == "epsilon":
@@ -235,11 +235,11 @@ def _users(most: int | None) -> dptally.UserMisraGriesSketch:
     return made
 
 
-def _ranges(mechanism: str, delta: str | None) -> Any:
+def _ranges(mechanism: Any, delta: str | None) -> Any:
     values = pa.table({"v": [value % 50 for value in range(4000)]})
     return dptally.publish_quantiles(
         values, value="v", low=0, high=63, epsilon=1, delta=delta, mechanism=mechanism, randomness=SeededBits(7)
-    )  # type: ignore[arg-type]
+    )
 
 
 def _tree(**options: Any) -> Any:

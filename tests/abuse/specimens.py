@@ -23,7 +23,7 @@ from dptally.federated.server import Server
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.universes.grids import make_grid
-from tests.unit.version_1 import NAME_OF, save_1
+from tests.releases.version_1 import NAME_OF, save_1
 
 COUNTS = {"apple": 500, "banana": 300, "cherry": 40, "date": 7}
 
@@ -133,7 +133,8 @@ def files() -> dict[str, Specimen]:
     found["sketch_release"] = Specimen(_saved(release, "r.parquet"), ".parquet", use_release, b"dptally")
 
     values = [value % 50 for value in range(4000)]
-    for mechanism, delta in (("sample_and_threshold", "1e-6"), ("dense", None)):
+    trees: list[tuple[Any, str | None]] = [("sample_and_threshold", "1e-6"), ("dense", None)]
+    for mechanism, delta in trees:
         ranges = dptally.publish_quantiles(
             pa.table({"v": values}), value="v", low=0, high=63, epsilon=1, delta=delta, mechanism=mechanism,
             randomness=SeededBits(7),

@@ -42,7 +42,7 @@ from tests.abuse.forgeries import (
     release_law,
 )
 from tests.cli.conftest import Run, run
-from tests.unit.version_1 import NEUTRAL_TEXTS, metadata_1, save_1
+from tests.releases.version_1 import NEUTRAL_TEXTS, metadata_1, save_1
 
 __all__ = ["run"]  # the fixture
 
@@ -372,6 +372,6 @@ def test_combined_releases() -> None:
         assert combined.epsilon == epsilon and len(combined.verify()) == 2
         for changes in ({"epsilon": Fraction(1, 2)}, {"delta": Fraction(0)}, {"releases": (first, first)}):
             with pytest.raises(PrivacyViolation, match="verification failed"):
-                replace(combined, **changes).verify()  # type: ignore[arg-type]
+                replace(combined, **changes).verify()
     with pytest.raises(PrivacyViolation):
         replace(dptally.combine([first, second], units="shared"), units="other").verify()  # type: ignore[arg-type]

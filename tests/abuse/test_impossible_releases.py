@@ -19,7 +19,7 @@ from dptally.releases.table_release import TableRelease
 from tests.abuse.forgeries import COUNTS, KINDS, RECORD, genuine
 from tests.abuse.specimens import files
 from tests.cli.conftest import Run, run
-from tests.unit.version_1 import save_1
+from tests.releases.version_1 import save_1
 
 __all__ = ["run"]  # the fixture
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -37,7 +38,7 @@ def test_names_are_written_out(odd: str, tmp_path: Path, run: Run) -> None:
     unit = name + "2"
     rows = 900
     table = pa.table({name: ["x" + name] * rows, unit: list(range(rows)), "v": list(range(rows))})
-    common = {"epsilon": 1, "randomness": SeededBits(1)}
+    common: dict[str, Any] = {"epsilon": 1, "randomness": SeededBits(1)}
     made = {
         "table": dptally.publish(table, key=name, unit=unit, delta="1e-6", **common),
         "ranges": dptally.publish_quantiles(

@@ -338,7 +338,7 @@ def _spoiled_when_made(maker: Any, fault: str) -> Any:
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, maker)
 
-    class Spoiled(maker, metaclass=AsBefore):  # type: ignore[misc,valid-type]
+    class Spoiled(maker, metaclass=AsBefore):
         """What is asked for, with the fault."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -46,9 +46,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """Start a command as a process of its own."""
-    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "dptally", *(str(argument) for argument in arguments)], **options
-    )
+    return subprocess.Popen([sys.executable, "-m", "dptally", *(str(argument) for argument in arguments)], **options)
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from dptally.audit import black_box
 from dptally.audit.black_box import BlackBoxFinding
+from dptally.randomness import SeededBits
 from tests.cli.conftest import Run
 
 
@@ -42,8 +44,8 @@ def test_a_violation_ends_with_status_1(run: Run, monkeypatch: pytest.MonkeyPatc
 
     def found(*arguments: object, **options: Any) -> list[BlackBoxFinding]:
         finding = black_box._audit(
-            black_box.chosen_boxes("dense")[0], *(black_box.as_epsilon(1), black_box.Fraction(0)), 4000,
-            black_box.SeededBits(5), "epsilon x 2", 1e-6,
+            black_box.chosen_boxes("dense")[0], Fraction(1), Fraction(0), 4000,
+            SeededBits(5), "epsilon x 2", 1e-6,
         )  # fmt: skip
         return [finding]
 

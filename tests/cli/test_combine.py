@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import polars as pl
 import pytest
 
 import dptally
-from dptally import files as whole_files
 from dptally.randomness import SeededBits
 from tests.cli.conftest import Run, on_terminal
 
@@ -27,7 +27,7 @@ def publish(tmp_path: Path) -> Publish:
     def call(name: str, counts: dict[object, int], **options: Any) -> Path:
         place = tmp_path / name
         request = {"epsilon": 1, "delta": "1e-6", "key": "fruit", **options}
-        dptally.publish(counts, **request).save(place)  # type: ignore[arg-type]
+        dptally.publish(counts, **request).save(place)
         return place
 
     return call
@@ -169,7 +169,7 @@ def test_an_interruption_leaves_nothing(
         raise KeyboardInterrupt
 
     before = set(tmp_path.iterdir())
-    monkeypatch.setattr(whole_files.os, "fsync", interrupt)
+    monkeypatch.setattr(os, "fsync", interrupt)
     done = run("combine", *shops, "--units", "disjoint", "-o", tmp_path / "all.csv")
     assert (done.status, done.out, done.err) == (130, "", "dptally: interrupted.\n")
     assert set(tmp_path.iterdir()) == before

@@ -69,7 +69,7 @@ def test_a_long_name_over_another_file(events: Path, ledger: Path, run: Run, tmp
     output.write_bytes(b"old")
     done = run("publish", events, "--key", "fruit", *PRIVACY, "--ledger", ledger, "-o", output, "--overwrite", "-q")
     assert (done.status, done.err) == (0, "")
-    assert len(dptally.load(output)) == 3
+    assert len(dptally.load(output).table()) == 3
 
 
 def test_names_that_no_file_can_have(events: Path, ledger: Path, run: Run, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_name_that_was_taken_meanwhile(events: Path, run: Run, tmp_path: Path,
     assert done.status == 1 and output.read_bytes() == b"of another process"
     (kept,) = tmp_path.glob("r-*.parquet")
     assert done.err.endswith(f"What was to be written, which may have been paid for, is in {kept} instead.\n")
-    assert len(dptally.load(kept)) == 3
+    assert len(dptally.load(kept).table()) == 3
 
 
 def test_a_system_without_nameless_files_or_proc(tmp_path: Path, monkeypatch: Any) -> None:

@@ -83,7 +83,7 @@ def test_a_signal_once_the_file_is_there(
         (events.parent / "r.parquet").write_bytes(b"old")
     done = publish(events, ledger, event, name, number, *more)
     assert (done.returncode, "interrupted" in done.stderr) == (0, False), done.stderr
-    assert len(dptally.load(events.parent / "r.parquet")) == 3
+    assert len(dptally.load(events.parent / "r.parquet").table()) == 3
     assert entries(ledger) == 1
 
 
@@ -131,7 +131,7 @@ def test_closed_streams_and_a_file(events: Path, ledger: Path, streams: str, for
     request = ("publish", events, "--key", "fruit", *PRIVACY, "--ledger", ledger, "-o", output, form)
     done = closed(streams, *request)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(dptally.load(output)) == 3
+    assert len(dptally.load(output).table()) == 3
     assert entries(ledger) == 1
 
 
@@ -152,4 +152,4 @@ def test_an_output_that_fails_after_the_file_was_written(events: Path, ledger: P
     assert done.returncode == 1
     sentence = "what was asked for is written, but something failed after that: No space left on device."
     assert done.stderr.decode() == f"dptally: {sentence}\n"
-    assert len(dptally.load(output)) == 3
+    assert len(dptally.load(output).table()) == 3

@@ -180,8 +180,8 @@ def law_of_pieces(draw: Callable[[PieceWords], Outcome], sizes: Sequence[int]) -
 def enumerate_thresholds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Choices], None]]:
     """Let comparisons of endless uniform numbers with thresholds be choices, with the chances that they have.
 
-    What is replaced is `Thresholds.draw` alone, whose exactness is tested in `tests/unit/test_sparse_histogram.py`; its
-    thresholds are those of the package, to 256 binary places.
+    What is replaced is `Thresholds.draw` alone, whose exactness is tested in
+    `tests/mechanisms/test_sparse_histogram.py`; its thresholds are those of the package, to 256 binary places.
     """
     current: list[Choices] = []
 

@@ -28,9 +28,9 @@ from dptally.verifiers.tables import _composed_delta, certify_shift_table
 Pair = list[tuple[float, float]]  # the probabilities of each outcome under two neighbouring data sets
 
 
-def event(epsilon: object, delta: object, *parts: Part) -> Spending:
+def event(epsilon: Any, delta: Any, *parts: Part) -> Spending:
     """An event with these numbers."""
-    return Spending("stability", Fraction(epsilon), Fraction(delta), parts)  # type: ignore[arg-type]
+    return Spending("stability", Fraction(epsilon), Fraction(delta), parts)
 
 
 def divergence(pairs: list[Pair], epsilon: float) -> float:
@@ -74,11 +74,11 @@ def test_basic_composition_adds_exact_fractions() -> None:
 
 @pytest.mark.parametrize("copies", [1, 2, 7, 40])
 @pytest.mark.parametrize(("epsilon", "delta"), [("1/10", "1/10000000"), ("1/3", 0), ("1", "1/1000")])
-def test_optimal_composition_of_equal_events_is_the_theorem(copies: int, epsilon: str, delta: object) -> None:
+def test_optimal_composition_of_equal_events_is_the_theorem(copies: int, epsilon: str, delta: Any) -> None:
     """For equal events the total is the formula of [KOV15, Thm. 3.3], as the judge of tables has it, to 2^-280."""
     budget = Fraction(3, 2)
     found = optimal_total([event(epsilon, delta)] * copies, epsilon=budget, delta=Fraction(1, 10**6)).delta
-    exact = _composed_delta(Fraction(epsilon), Fraction(delta), copies, budget)  # type: ignore[arg-type]
+    exact = _composed_delta(Fraction(epsilon), Fraction(delta), copies, budget)
     assert abs(found - exact) < Fraction(1, 2**280)
 
 
@@ -155,7 +155,7 @@ def _merged(pair: Pair) -> Pair:
 
 def test_tight_composition_mixes_laws_in_one_direction() -> None:
     """Different laws together dominate the product of rows that all go up, and of rows that all go down."""
-    laws = LAWS[:2] + LAWS[3:]
+    laws: list[Any] = [*LAWS[:2], *LAWS[3:]]
     events = [event(law.epsilon, law.delta, law_part(law, 1)) for law in laws]
     total = tight_total(events, epsilon=Fraction(1), delta=Fraction(1, 10**3))
     for up in (True, False):
@@ -179,7 +179,7 @@ def test_tight_composition_of_a_sampled_count_wins_a_lot() -> None:
     """What is known about sampling alone makes twenty releases at epsilon 0.1 lose far less than delta 1e-5 at 1."""
     law = SampleAndThreshold("1/10", "1e-7")
     events = [event("1/10", "1/10000000", law_part(law, 1))] * 20
-    limits = {"epsilon": Fraction(1), "delta": Fraction(1, 10**5)}
+    limits: dict[str, Any] = {"epsilon": Fraction(1), "delta": Fraction(1, 10**5)}
     assert optimal_total(events, **limits).delta > limits["delta"]
     assert tight_total(events, **limits).delta < Fraction(1, 10**8)
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,7 +222,7 @@ def test_the_judge_stands_alone() -> None:
 def test_the_judge_refuses() -> None:
     """Bytes that are no law, a zero beside a chance, one unit too much, and prefixes of another law are refused."""
     law = DyadicGeometric(1, 10)
-    keep = {"uniform": law.uniform_mass, "bound": 10, "epsilon": law.epsilon}
+    keep: dict[str, Any] = {"uniform": law.uniform_mass, "bound": 10, "epsilon": law.epsilon}
     assert certify_dyadic_noise(law.table, **keep).worst_ratio == law.certify().worst_ratio
     with pytest.raises(PrivacyViolation, match="whole 128-bit entries"):
         certify_dyadic_noise(law.table[:-1], **keep)

@@ -19,8 +19,8 @@ from dptally.mechanisms.compact import compact_polynomial, keep_at_random
 from dptally.randomness import SeededBits
 from dptally.releases.compact_release import CompactRelease
 from dptally.verifiers.compact import CompactCertificate, certify_compact
-from tests.mechanisms import CompactHistogram
-from tests.unit.integer_range import IntegerRange
+from tests.mechanisms import CompactHistogram, MadeCompact
+from tests.universes.integer_range import IntegerRange
 
 Counts = tuple[int, ...]  # by key number
 Law = Mapping[Any, Fraction]
@@ -204,9 +204,9 @@ def test_as_many_coefficients_as_keys_are_private_but_not_accurate() -> None:
     assert any(found[value] != law.probability(0, value) for value in range(3))
 
 
-def mechanism_with(law: FieldGeometric, capacity: int, **options: Any) -> CompactHistogram:
+def mechanism_with(law: FieldGeometric, capacity: int, **options: Any) -> MadeCompact:
     """The mechanism as it is, but with a law small enough to enumerate."""
-    made = CompactHistogram(1, universe=IntegerRange(3), capacity=capacity, **options)  # type: ignore[arg-type]
+    made = CompactHistogram(1, universe=IntegerRange(3), capacity=capacity, **options)
     made.law = law
     return made
 

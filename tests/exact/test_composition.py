@@ -78,7 +78,7 @@ def test_real_rows_together_stay_within_the_composed_delta(e: str, d: str, keys:
 def _product(rows: list[dict[int | None, Fraction]]) -> dict[Any, Fraction]:
     found: dict[Any, Fraction] = {(): Fraction(1)}
     for row in rows:
-        found = {(*old, new): p * q for old, p in found.items() for new, q in row.items()}  # type: ignore[misc]
+        found = {(*old, new): p * q for old, p in found.items() for new, q in row.items()}
     return found
 
 

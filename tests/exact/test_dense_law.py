@@ -17,7 +17,7 @@ from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.stability import Stability
 from dptally.verifiers.tables import exp_lower
 from tests.exact.enumeration import PieceWords, law_of_pieces, sizes_of
-from tests.mechanisms import DenseHistogram, StabilityHistogram
+from tests.mechanisms import DenseHistogram, Made, StabilityHistogram
 
 Release = tuple[tuple[str, int], ...]
 
@@ -48,7 +48,7 @@ def drawn_law(mechanism: Any, counts: dict[str, int], sizes: list[int], units: i
     return law_of_pieces(draw, sizes)
 
 
-def dense(epsilon: str, units: int = 1) -> tuple[DenseHistogram, list[int]]:
+def dense(epsilon: str, units: int = 1) -> tuple[Made, list[int]]:
     """A histogram of two letters with values up to 2, and the pieces of its random numbers."""
     mechanism = DenseHistogram(epsilon, pa.table({"letter": ["a", "b"]}), bound=2, max_keys_per_unit=units)
     law = mechanism.law

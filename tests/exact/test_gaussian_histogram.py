@@ -83,7 +83,7 @@ def hockey_stick(pairs: tuple[tuple[int, int], ...], threshold: float, sigma: fl
 def reference(sigma: float, threshold: int, keys: int, epsilon: float) -> tuple[float, tuple[tuple[int, int], ...]]:
     """The largest divergence over up to `keys` keys, their counts, and both directions."""
     far = threshold + round(20 * sigma)  # certain to be reported, as far as floats can tell
-    worst, worst_pairs = 0.0, ()
+    worst, worst_pairs = 0.0, tuple[tuple[int, int], ...]()
     for number in range(1, keys + 1):
         for counts in itertools.combinations_with_replacement((1, 2, threshold, far), number):
             for pairs in (tuple((count, count - 1) for count in counts), tuple((count - 1, count) for count in counts)):
@@ -306,7 +306,7 @@ def judge(law: GaussianHistogram, **changed: Any) -> Fraction:
         "delta": law.delta,
         **changed,
     }
-    return certify_gaussian_table(asked.pop("table"), **asked).worst_delta  # type: ignore[arg-type]
+    return certify_gaussian_table(asked.pop("table"), **asked).worst_delta
 
 
 def table_of(masses: list[int]) -> bytes:
@@ -562,7 +562,7 @@ def test_bad_input() -> None:
         thresholded_gaussian_delta(sigma=Fraction(0), threshold=2, differing=1, epsilon=Fraction(1))
     law = GaussianHistogram("1", "0.1")
     with pytest.raises(InvalidParameter, match="one-dimensional array of whole numbers"):
-        law.draw(np.array([1.5]), SeededBits(1))  # type: ignore[arg-type]
+        law.draw(np.array([1.5]), SeededBits(1))
     with pytest.raises(InvalidParameter, match="from 0 to 2"):
         law.draw(np.array([-1]), SeededBits(1))
     with pytest.raises(InvalidParameter, match="true_frequency must be a whole number"):

@@ -49,7 +49,7 @@ def laws(keys: int = 1) -> dict[str, Any]:
 
 def planned(**options: Any) -> Plan:
     """A plan without a universe."""
-    found = plan(**{"epsilon": EPSILON, "delta": DELTA, **options})  # type: ignore[arg-type]
+    found = plan(**{"epsilon": EPSILON, "delta": DELTA, **options})
     assert isinstance(found, Plan)
     return found
 
@@ -62,8 +62,8 @@ def test_frequencies_are_the_smallest_with_the_probability(name: str, keys: int)
     found = next(each for each in planned(max_keys_per_unit=keys).forecasts if each.mechanism == name)
     for frequency, level in ((found.half, "0.5"), (found.likely, "0.95"), (found.nearly, "0.999")):
         assert frequency is not None
-        assert law.reporting_probability(frequency) >= Fraction(level)  # type: ignore[attr-defined]
-        assert law.reporting_probability(frequency - 1) < Fraction(level)  # type: ignore[attr-defined]
+        assert law.reporting_probability(frequency) >= Fraction(level)
+        assert law.reporting_probability(frequency - 1) < Fraction(level)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -71,7 +71,7 @@ def test_expected_keys_are_sums_of_exact_probabilities(name: str) -> None:
     """The expected number of keys is sum keys * P[reported], in fractions, to the last digits of a float."""
     law = laws()[name]
     found = next(each for each in planned(population=POPULATION).forecasts if each.mechanism == name)
-    exact = sum(keys * law.reporting_probability(frequency) for frequency, keys in POPULATION.items())  # type: ignore[attr-defined]
+    exact = sum(keys * law.reporting_probability(frequency) for frequency, keys in POPULATION.items())
     assert found.expected_keys == pytest.approx(float(exact), rel=1e-12)
 
 
@@ -82,14 +82,14 @@ def test_errors_are_expectations_over_the_rows(name: str) -> None:
 
     law = laws()[name]
     frequencies = [5, 9, 20, 60]
-    errors = law.key_errors(np.array(frequencies, dtype=np.float64))  # type: ignore[attr-defined]
+    errors = law.key_errors(np.array(frequencies, dtype=np.float64))
     assert errors is not None
-    weigh = law.estimator("mle")  # type: ignore[attr-defined]
+    weigh = law.estimator("mle")
     for place, frequency in enumerate(frequencies):
-        row = {value: chance for value, chance in law.row(frequency).items() if value is not None and chance}  # type: ignore[attr-defined]
+        row = {value: chance for value, chance in law.row(frequency).items() if value is not None and chance}
         if row:
             values = np.array(list(row), dtype=np.int64)
-            found = estimate_frequencies(law, values, "0.95").estimate  # type: ignore[arg-type]
+            found = estimate_frequencies(law, values, "0.95").estimate
             assert found is not None
             off = [abs(int(estimate) - frequency) for estimate in found]
             reported = sum(row.values())
@@ -108,7 +108,7 @@ def test_the_error_of_a_sum_is_that_of_the_estimator() -> None:
     for name in ("weighted_sample", "stability", "gaussian"):
         law = laws()[name]
         found = next(each for each in planned(population=POPULATION).forecasts if each.mechanism == name)
-        exact = population_accuracy(law, POPULATION)  # type: ignore[arg-type]
+        exact = population_accuracy(law, POPULATION)
         assert found.sum_error == pytest.approx(exact.nrmse, rel=1e-9)
         part = next(each for each in planned(population=POPULATION, share="1/4").forecasts if each.mechanism == name)
         assert part.sum_error == pytest.approx(
@@ -204,7 +204,7 @@ def test_curves_are_the_reporting_probabilities() -> None:
     """Each point of a curve is the exact probability, rounded once."""
     curves = planned().curves([0, 1, 5, 9, 14, 30])
     for name in MECHANISMS:
-        exact = [float(laws()[name].reporting_probability(w)) for w in (0, 1, 5, 9, 14, 30)]  # type: ignore[attr-defined]
+        exact = [float(laws()[name].reporting_probability(w)) for w in (0, 1, 5, 9, 14, 30)]
         assert curves.get_column(name).to_list() == pytest.approx(exact, rel=1e-15)
     made = planned_laws(EPSILON, DELTA)
     assert set(made) == set(MECHANISMS)

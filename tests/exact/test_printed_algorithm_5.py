@@ -47,7 +47,7 @@ def pieces_of_algorithm_5(a: int, delta: Fraction, last: int, *, factor: int) ->
 
     `factor` is that of the not-reported term in the equation for b_i: printed 1, correct a.
     """
-    missing, pieces, reported = Fraction(1), [], Fraction(0)
+    missing, pieces, reported = Fraction(1), list[Piece](), Fraction(0)
     laws: list[tuple[Fraction, list[Piece]]] = [(missing, [])]
     for row in range(1, last + 1):
         now = min(Fraction(1), a * reported + delta, 1 + (reported + delta - 1) / a)

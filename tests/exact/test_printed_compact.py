@@ -75,7 +75,7 @@ def release_law(key: int | None) -> dict[tuple[int, int], Fraction]:
     """Algorithm 8.2 for a data set of one row, or of none: the chance of each polynomial."""
     found: dict[tuple[int, int], Fraction] = {}
     if key is None:
-        return dict.fromkeys(product(range(SIZE), repeat=2), Fraction(1, SIZE**2))
+        return dict.fromkeys(product(range(SIZE), range(SIZE)), Fraction(1, SIZE**2))
     other = next(point for point in KEYS if point != key)
     for value, chance in law(1).items():
         cell = [uniform - 1 for uniform in range(1, SIZE + 1) if empty_bin(uniform) == value]  # T^-1(u0) = u0 - 1

@@ -108,7 +108,7 @@ def algorithm_4(a: Fraction, delta: Fraction, probabilities: list[Fraction]) -> 
 def tails_twin(a: Fraction, delta: Fraction, probabilities: list[Fraction], parts: int) -> list[list[Fraction]]:
     """Rows by the recursion of independent columns, in exact fractions, with `parts` values per unit."""
     rows = [[Fraction(1)]]
-    reported, tails = Fraction(0), []
+    reported, tails = Fraction(0), list[Fraction]()
     for q in probabilities:
         now = min(q, a * reported + delta, 1 + (reported + delta - 1) / a)
         tails = [min(now, a * g + delta, 1 + (g + delta - 1) / a, now + (g + delta - reported) / a) for g in tails]

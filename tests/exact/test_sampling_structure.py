@@ -149,8 +149,8 @@ def test_lemma_a_1_and_a_3(epsilon: Fraction, delta: Fraction) -> None:
         seen += (found := constraints_of(keys_of(epsilon, delta, scheme), scheme, epsilon, delta, 600))
         assert re.fullmatch("u*d*q*", found)
     for rate, power in (("0.9", 1), ("0.02", 1), ("0.05", "1/2")):
-        scheme = Priority(rate, power)
-        found = constraints_of(keys_of(epsilon, delta, scheme), scheme, epsilon, delta, 600)
+        other = Priority(rate, power)
+        found = constraints_of(keys_of(epsilon, delta, other), other, epsilon, delta, 600)
         first = found.find("q")
         assert first < 0 or "u" not in found[first:]
     assert "u" in seen and "q" in seen

@@ -7,6 +7,7 @@ package's code is run at both ends of each piece, and the pieces' sizes are the 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -212,7 +213,7 @@ def rounded_laws(mechanism: Made, stream: Stream, capacity: int) -> dict[int, di
         for counts, chance in together.items():
             one[counts[place]] += chance
     independent = {
-        counts: np.prod([laws[key][count] for key, count in zip(sorted(laws), counts, strict=True)])
+        counts: math.prod([laws[key][count] for key, count in zip(sorted(laws), counts, strict=True)])
         for counts in together
     }
     assert independent == together or not laws

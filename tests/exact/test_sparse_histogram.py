@@ -77,7 +77,7 @@ def printed_binomial(uniform: int, scale_bits: int, cap: int, trials: int, chanc
 def capped_binomial_law(cap: int, trials: int, chance: Fraction) -> list[Fraction]:
     """min(binomial number, cap)."""
     masses = [comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(cap)]
-    return [*masses, 1 - sum(masses)]
+    return [*masses, 1 - sum(masses, Fraction(0))]
 
 
 @pytest.mark.parametrize(("cap", "trials", "chance"), [(1, 5, "1/4"), (3, 9, "1/3"), (4, 4, "2/3"), (6, 50, "1/20")])

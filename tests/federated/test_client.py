@@ -29,7 +29,7 @@ RUN = bytes(range(16))
 
 def call_for(slots: int, *, attempt: int = 1, **changes: Any) -> bytes:
     """A call to a node with this many slots."""
-    return Call(RUN, attempt.to_bytes(16, "big"), ASKED, slots, **changes).pack()  # type: ignore[arg-type]
+    return Call(RUN, attempt.to_bytes(16, "big"), ASKED, slots, **changes).pack()
 
 
 def test_ballots_have_one_size_whatever_devices_hold_and_coins_say() -> None:
@@ -131,7 +131,7 @@ def test_bad_rounds_are_refused(change: dict[str, Any], match: str) -> None:
 # ---- the law of taking part ----
 
 DEVICES, DRAWS = 6, 6_000
-WIDE = Limits(epsilon=DRAWS, delta=1, rate=1, answers=DRAWS, trust_contact_rate=True)
+WIDE = Limits(epsilon=Fraction(DRAWS), delta=Fraction(1), rate=Fraction(1), answers=DRAWS, trust_contact_rate=True)
 BINOMIAL = {k: float(stats.binom.pmf(k, DEVICES, ASKED.rate / RATE_UNIT)) for k in range(DEVICES + 1)}
 
 
@@ -229,8 +229,8 @@ def test_contacting_fewer_gives_a_release_of_the_same_law() -> None:
             server.enrol(name, node.enrol(server.registration()))
         calls = server.begin_round()
         assert 300 < len(calls) < 1_000  # of 2,000, expected 552
-        for name, call in calls.items():
-            server.receive(name, nodes[name].answer(call))
+        for called, call in calls.items():
+            server.receive(called, nodes[int(str(called))].answer(call))
         server.close_round()
         (row,) = server.result.table(confidence="0.999999").iter_rows(named=True)
         assert row["lower"] <= 2_000 <= row["upper"]

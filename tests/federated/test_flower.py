@@ -44,7 +44,7 @@ def settings(directory: Path, **changes: Any) -> dict[str, str | int | float | b
     """The settings of a histogram run."""
     task = json.dumps({"task": "histogram", **TASK.to_dict()})
     own = {"task": task, "output": str(directory / "release.parquet"), "state": str(directory / "state.json")}
-    return {**own, **{name.replace("_", "-"): part for name, part in changes.items()}}  # type: ignore[dict-item]
+    return {**own, **{name.replace("_", "-"): part for name, part in changes.items()}}
 
 
 def test_a_missing_flower_is_answered_with_what_to_install(
@@ -199,7 +199,7 @@ def test_superlink_and_real_supernodes(tmp_path: Path, processes: Processes) -> 
     sys.stdout.write(log)
     release = dptally.load(tmp_path / "release.parquet")
     assert release.guarantee.private and release.verify()
-    rows = {row["word"]: row for row in release.table(confidence="0.999999").iter_rows(named=True)}
+    rows = {row["word"]: row for row in release.table(confidence="0.999999").iter_rows(named=True)}  # type: ignore[call-arg]
     assert rows.keys() == {"common", "other"}
     assert rows["common"]["lower"] <= 800 <= rows["common"]["upper"]
     assert rows["other"]["lower"] <= 400 <= rows["other"]["upper"]

@@ -32,7 +32,7 @@ def call(
 
 def test_rate_and_threshold_must_keep_what_the_call_states() -> None:
     """The attack: nearly every value is asked for, singly, as if for epsilon 0.01."""
-    lies = {"threshold": 1, "epsilon": Fraction(1, 100)}
+    lies: dict[str, Any] = {"threshold": 1, "epsilon": Fraction(1, 100)}
     for rate in (RATE_UNIT - 1, RATE_UNIT // 2, RATE_UNIT // 4):
         with pytest.raises(InvalidParameter, match=r"larger probability|do not keep the epsilon and delta"):
             Node(["secret"] * 3).answer(call(rate=rate, **lies))
@@ -44,9 +44,9 @@ def test_rate_and_threshold_must_keep_what_the_call_states() -> None:
 @pytest.mark.parametrize(
     ("limits", "request_", "match"),
     [
-        (Limits(epsilon="1/2"), {}, "more epsilon or delta"),
-        (Limits(delta="1e-7"), {}, "more epsilon or delta"),
-        (Limits(rate="1/10"), {}, "larger probability"),
+        (Limits(epsilon=Fraction(1, 2)), {}, "more epsilon or delta"),
+        (Limits(delta=Fraction(1, 10**7)), {}, "more epsilon or delta"),
+        (Limits(rate=Fraction(1, 10)), {}, "larger probability"),
         (Limits(devices=4), {}, "fewer than the 4 devices"),
         (Limits(message_bytes=100), {}, "longer than the 100 bytes that this node reads"),
         (Limits(message_bytes=1000), {"slots": 20}, "the answer would be longer than the 1000 bytes"),
@@ -71,7 +71,7 @@ def test_every_limit_is_tested_to_be_checked() -> None:
     ]
     for name in ("epsilon", "delta", "rate"):
         with pytest.raises(InvalidParameter, match=f"{name} must be above 0"):
-            Limits(**{name: 0})
+            Limits(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_short_call_cannot_make_a_node_build_a_gigabyte() -> None:
@@ -92,9 +92,9 @@ def test_answers_are_counted_over_runs_and_processes(tmp_path: Path) -> None:
         Node(["a"] * 3, limits=Limits(answers=3), answers=Answers(place)).answer(call(3))
     with pytest.raises(InvalidParameter, match="answered before"):
         Node(["a"] * 3, answers=Answers(place)).answer(call(2))
-    spending = Limits(epsilon=4, delta="4e-6")
+    spending = Limits(epsilon=Fraction(4), delta=Fraction(4, 10**6))
     Node(["a"] * 3, limits=spending, answers=Answers(place)).answer(call(4))
-    for limits in (spending, Limits(delta="4e-6")):
+    for limits in (spending, Limits(delta=Fraction(4, 10**6))):
         with pytest.raises(InvalidParameter, match="in all, and this call would exceed that"):
             Node(["a"] * 3, limits=limits, answers=Answers(place)).answer(call(5))
 
@@ -131,7 +131,7 @@ def test_the_record_of_a_table_has_a_place_of_its_own(tmp_path: Path, monkeypatc
     from dptally.federated.flower_app import limits_and_answers
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    own = {"source": str(tmp_path / "words.csv"), "key": "word", "max-epsilon": "2", "most-answers": 7}
+    own: dict[str, Any] = {"source": str(tmp_path / "words.csv"), "key": "word", "max-epsilon": "2", "most-answers": 7}
     limits, _ = limits_and_answers(own)
     assert (limits.epsilon, limits.answers) == (2, 7)
     assert default_place(own["source"], None).exists()

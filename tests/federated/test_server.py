@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import stat
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -141,13 +141,13 @@ def test_votes_for_what_was_not_asked_are_dropped() -> None:
     server, nodes = Server(TASK), {0: Node([None] * 60)}
     enrol_all(server, nodes)
     call = Call.read(server.begin_round()[0])
-    ballot = bytearray(pack_ballot(call, [b"good"] * 20 + [b"long"] * 20 + [b"hidden"] * 20, bytes(16)))
+    damaged = bytearray(pack_ballot(call, [b"good"] * 20 + [b"long"] * 20 + [b"hidden"] * 20, bytes(16)))
     for slot in range(20, 40):
         start = ballot_size(slot, 64)
-        ballot[start : start + 2] = b"\xff\xff"
+        damaged[start : start + 2] = b"\xff\xff"
     for slot in range(40, 60):
-        ballot[ballot_size(slot + 1, 64) - 1] = 1  # something behind the end of the vote
-    assert server.receive(0, bytes(ballot)) == "counted"
+        damaged[ballot_size(slot + 1, 64) - 1] = 1  # something behind the end of the vote
+    assert server.receive(0, bytes(damaged)) == "counted"
     server.close_round()
     assert server.result.table().select("word", "value").rows() == [("good", 20)]
 
@@ -157,7 +157,8 @@ def test_nothing_below_the_threshold_is_stored_or_shown(tmp_path: Path, caplog: 
     caplog.set_level(logging.DEBUG)
     marker = "a-key-of-few"
     state = tmp_path / "state.json"
-    server, nodes = Server(TASK, state=state), {0: Everyone([marker] * 5 + ["common"] * 60)}
+    nodes: dict[Hashable, Everyone] = {0: Everyone([marker] * 5 + ["common"] * 60)}
+    server = Server(TASK, state=state)
     enrol_all(server, nodes)
     seen = []
     for name, call in server.begin_round().items():
@@ -250,11 +251,12 @@ def test_rounds_are_judged_before_anybody_is_asked() -> None:
         def start(self) -> Round:
             return Round(**{**super().start().to_dict(), **self.changed})
 
-    for changed, kind, match in [
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"threshold": 3}, PrivacyViolation, "exceed|divergence|delta"),
         ({"number": 2}, InvalidParameter, "must state round 1"),
         ({"task": "histogram"}, InvalidParameter, "must state round 1"),
-    ]:
+    ]
+    for changed, kind, match in wrong:
         task = Wrong(2, "1", "1e-6")
         task.changed = changed
         with pytest.raises(kind, match=match):

@@ -49,7 +49,7 @@ def _older(whole: bytes, version: int) -> bytes:
 def _make_files(place: Path) -> None:
     place.mkdir()
     rows = visits()
-    for name, options in {
+    tables: dict[str, dict[str, Any]] = {
         "weighted-sample": {},
         "keys-only": {"values": False},
         "ppswor": {"sampling": dptally.Ppswor("0.1")},
@@ -59,7 +59,8 @@ def _make_files(place: Path) -> None:
         "sample-and-threshold": {"mechanism": "sample_and_threshold"},
         "misra-gries": {"mechanism": "misra_gries", "capacity": 80},
         "misra-gries-of-units": {"mechanism": "misra_gries", "capacity": 80, "unit": "user", "max_keys_per_unit": 2},
-    }.items():
+    }
+    for name, options in tables.items():
         dptally.publish(rows, key="word", **PRIVACY, **options).save(place / f"table-{name}.parquet")
     dptally.publish(rows, key=["word", "number"], **PRIVACY).save(place / "table-two-columns.parquet")
     sample = {"word 1": 900, "word 2": 90}

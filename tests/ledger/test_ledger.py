@@ -73,7 +73,7 @@ def test_a_ledger_is_found_again(ledger: Ledger, place: Path) -> None:
 def test_other_numbers_are_refused(ledger: Ledger, place: Path, options: dict[str, Any], message: str) -> None:
     """A ledger that is there is never changed by opening it."""
     with pytest.raises(InvalidParameter, match=message):
-        Ledger(place, **options)  # type: ignore[arg-type]
+        Ledger(place, **options)
     assert Ledger(place).epsilon == 1
 
 

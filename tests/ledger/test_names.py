@@ -433,7 +433,7 @@ def test_a_ledger_that_cannot_be_made_leaves_nothing(
 
     place = tmp_path / "new.db"
     with monkeypatch.context() as patched:
-        patched.setattr(*((Path, step) if step == "rename" else (os, step)), full)
+        patched.setattr(Path if step == "rename" else os, step, full)
         with pytest.raises(DptallyError, match="No space left on device"):
             Ledger(place, epsilon=1, delta=0)
     assert list(tmp_path.iterdir()) == []

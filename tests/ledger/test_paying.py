@@ -203,7 +203,7 @@ def test_sampling_while_reading_is_the_draw(ledger: Ledger, tmp_path: Path) -> N
     place.write_text("fruit\n" + "apple\n" * 5000)
     for options in ({"mechanism": "sample_and_threshold"}, {"sampling": dptally.Ppswor("0.01")}):
         bits = Watched(ledger)
-        dptally.publish(place, key="fruit", **PRIVACY, **options, ledger=ledger, randomness=bits)  # type: ignore[arg-type]
+        dptally.publish(place, key="fruit", **PRIVACY, **options, ledger=ledger, randomness=bits)
         assert set(bits.seen) == {"drawn"}
 
 
@@ -283,7 +283,7 @@ def test_paths_and_accounts_are_ledgers(ledger: Ledger) -> None:
     with pytest.raises(
         InvalidParameter, match=r"ledger must be a dptally\.Ledger, an account of one, or the path of one"
     ):
-        dptally.publish(DATA, **PRIVACY, ledger=7)  # type: ignore[arg-type]
+        dptally.publish(DATA, **PRIVACY, ledger=7)  # type: ignore[call-overload]
     with pytest.raises(InvalidParameter, match="does not exist"):
         dptally.publish(DATA, **PRIVACY, ledger="nowhere.db")
 

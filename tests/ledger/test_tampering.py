@@ -154,7 +154,7 @@ def forge(place: Path, **columns: Any) -> None:
     """Append a row with the right hash: what a newer version, or a careful forger, may write."""
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         last = connection.execute("SELECT * FROM history ORDER BY sequence DESC LIMIT 1").fetchone()
-        row = Row(**{**dict(zip(COLUMNS, last, strict=False)), "sequence": last[0] + 1, **columns})  # type: ignore[arg-type]
+        row = Row(**{**dict(zip(COLUMNS, last, strict=False)), "sequence": last[0] + 1, **columns})
         key = bytes.fromhex(json.loads(connection.execute("SELECT spending FROM history").fetchone()[0])["key"])
         digest = row_hash(last[-1], row, key)
         marks = ", ".join("?" * (len(COLUMNS) + 1))

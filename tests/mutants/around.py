@@ -6,7 +6,7 @@ from tests.mutants.fault import Fault
 
 __all__ = ["FAULTS"]
 
-_CONTRIBUTIONS = "tests/unit/test_contributions.py"
+_CONTRIBUTIONS = "tests/summaries/test_contributions.py"
 _PAYING = "tests/ledger/test_paying.py"
 
 FAULTS: tuple[Fault, ...] = (
@@ -49,7 +49,7 @@ FAULTS: tuple[Fault, ...] = (
         file="mechanisms/registry.py",
         old="if bounded > question.max_keys_per_unit:",
         new="if bounded > 1 << 40:",
-        tests=("tests/unit/test_mechanism_bounds.py",),
+        tests=("tests/mechanisms/test_mechanism_bounds.py",),
     ),
     # ---- randomness ----
     Fault(
@@ -58,7 +58,7 @@ FAULTS: tuple[Fault, ...] = (
         file="randomness/bits.py",
         old="        self._lock = threading.Lock()\n        self._stream = None\n\n    def __repr__",
         new="        self._lock = threading.Lock()\n\n    def __repr__",
-        tests=("tests/unit/test_randomness.py::test_children_do_not_repeat_the_parent",),
+        tests=("tests/randomness/test_randomness.py::test_children_do_not_repeat_the_parent",),
     ),
     Fault(
         name="randomness-same-words-every-time",
@@ -67,8 +67,8 @@ FAULTS: tuple[Fault, ...] = (
         old="if self._stream is None or self._used + len(piece) > _REKEY_AFTER:",
         new="if start == 0:",
         tests=(
-            "tests/unit/test_randomness.py::test_system_bits_are_fresh_and_private",
-            "tests/unit/test_randomness.py::test_pieces_and_wholes_agree",
+            "tests/randomness/test_randomness.py::test_system_bits_are_fresh_and_private",
+            "tests/randomness/test_randomness.py::test_pieces_and_wholes_agree",
         ),
     ),
     Fault(
@@ -77,7 +77,7 @@ FAULTS: tuple[Fault, ...] = (
         file="randomness/bits.py",
         old="return os.urandom(32)",
         new="return bytes(32)",
-        tests=("tests/unit/test_randomness.py::test_system_bits_are_fresh_and_private",),
+        tests=("tests/randomness/test_randomness.py::test_system_bits_are_fresh_and_private",),
     ),
     Fault(
         name="randomness-any-source-believed",
@@ -101,7 +101,7 @@ FAULTS: tuple[Fault, ...] = (
         file="randomness/keyed.py",
         old="return np.ascontiguousarray(self._encrypted(1, self._hashed(1, columns))[::2])",
         new="return np.ascontiguousarray(self._encrypted(0, self._hashed(0, columns))[::2])",
-        tests=("tests/unit/test_keyed_words.py::test_words_tags_and_streams_differ",),
+        tests=("tests/randomness/test_keyed_words.py::test_words_tags_and_streams_differ",),
     ),
     Fault(
         name="randomness-both-words-of-a-key-alike",
@@ -109,7 +109,7 @@ FAULTS: tuple[Fault, ...] = (
         file="laws/tables/certified_table.py",
         old="sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])",
         new="sampler.draw(frequencies[part], np.repeat(bits.words(len(frequencies[part])), 2), reported[part])",
-        tests=("tests/unit/test_native_draws.py::test_law_draws_are_the_slow_twin_on_the_same_words",),
+        tests=("tests/randomness/test_native_draws.py::test_law_draws_are_the_slow_twin_on_the_same_words",),
     ),
     # ---- composition ----
     Fault(
@@ -258,7 +258,7 @@ FAULTS: tuple[Fault, ...] = (
         file="mechanisms/base.py",
         old='return rows.take(pc.sort_indices(rows, sort_keys=[(column, "ascending") for column in key]))',
         new="return rows",
-        tests=("tests/unit/test_release.py::test_order_of_input_does_not_show",),
+        tests=("tests/releases/test_release.py::test_order_of_input_does_not_show",),
     ),
     Fault(
         name="boundary-release-imports-sources",

@@ -158,7 +158,7 @@ FAULTS: tuple[Fault, ...] = (
         file="mechanisms/registry.py",
         old="if bounded > question.max_keys_per_unit:",
         new="if bounded > 10 * question.max_keys_per_unit:",
-        tests=("tests/unit/test_dense_histogram.py::test_bad_input",),
+        tests=("tests/mechanisms/test_dense_histogram.py::test_bad_input",),
     ),
     Fault(
         name="dense-no-noise-for-keys-without-a-count",
@@ -370,7 +370,9 @@ FAULTS: tuple[Fault, ...] = (
         file="laws/top_k_noise.py",
         old="            label_bits=self.label_bits,\n            epsilon=self.epsilon,",
         new="            label_bits=self.label_bits + 64,\n            epsilon=self.epsilon,",
-        tests=("tests/unit/test_sparse_histogram.py::test_the_judge_refuses_a_draw_that_is_too_far_from_its_law",),
+        tests=(
+            "tests/mechanisms/test_sparse_histogram.py::test_the_judge_refuses_a_draw_that_is_too_far_from_its_law",
+        ),
     ),
     Fault(
         name="strict-counts-without-noise",
@@ -449,7 +451,7 @@ FAULTS: tuple[Fault, ...] = (
         file="studies/sparse_printed.py",
         old="scale = 9 / (2 * float(as_epsilon(epsilon)))",
         new="scale = 4 / (2 * float(as_epsilon(epsilon)))",
-        tests=("tests/unit/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
+        tests=("tests/publishing/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
     ),
     Fault(
         name="least-possible-error-twice-as-large",
@@ -457,7 +459,7 @@ FAULTS: tuple[Fault, ...] = (
         file="laws/top_k_noise.py",
         old="return max(0.0, (logarithm / (2 * float(as_epsilon(epsilon))) - 1) / 2)",
         new="return max(0.0, logarithm / (2 * float(as_epsilon(epsilon))) - 1)",
-        tests=("tests/unit/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
+        tests=("tests/publishing/test_pure_publish.py::test_the_table_of_errors_in_the_documentation",),
     ),
     # ---- compact ----
     Fault(

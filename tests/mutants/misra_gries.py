@@ -13,8 +13,8 @@ __all__ = ["FAULTS", "WITHOUT_FAULT"]
 _LAWS = "tests/exact/test_sketch_laws.py"
 _NOISE = "tests/exact/test_sketch_noise.py"
 _LEMMAS = "tests/exact/test_sketch_lemmas.py"
-_SKETCHES = "tests/unit/test_sketches.py"
-_RELEASES = "tests/unit/test_sketch_releases.py"
+_SKETCHES = "tests/summaries/test_sketches.py"
+_RELEASES = "tests/publishing/test_sketch_releases.py"
 
 FAULTS: tuple[Fault, ...] = (
     # ---- sketches ----

@@ -143,7 +143,7 @@ FAULTS: tuple[Fault, ...] = (
         file="laws/prefix_rounds.py",
         old="if count >= self.plan.law.threshold:",
         new="if count >= self.plan.law.threshold - 1:",
-        tests=("tests/unit/test_heavy_hitters.py::test_counts_below_the_threshold_are_dropped",),
+        tests=("tests/publishing/test_heavy_hitters.py::test_counts_below_the_threshold_are_dropped",),
     ),
     Fault(
         name="votes-kept-at-another-rate",
@@ -151,7 +151,7 @@ FAULTS: tuple[Fault, ...] = (
         file="mechanisms/prefixes.py",
         old="int(asked.rate * (1 << RATE_BITS)), bits)",
         new="int(asked.rate * (1 << RATE_BITS)) * 5 // 4, bits)",
-        tests=("tests/unit/test_heavy_hitters.py::test_votes_are_kept_at_the_rate",),
+        tests=("tests/publishing/test_heavy_hitters.py::test_votes_are_kept_at_the_rate",),
     ),
     Fault(
         name="search-made-for-one-round",
@@ -167,7 +167,7 @@ FAULTS: tuple[Fault, ...] = (
         file="laws/quantile_search.py",
         old="        if upper < float(self.q):\n            self._left = split",
         new="        if upper < float(self.q):\n            self._right = split",
-        tests=("tests/unit/test_ranges.py::test_a_search_finds_the_quantile",),
+        tests=("tests/releases/test_ranges.py::test_a_search_finds_the_quantile",),
     ),
     Fault(
         name="tree-made-for-one-level",

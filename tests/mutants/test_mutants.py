@@ -87,7 +87,7 @@ def test_quick_faults_are_caught(original: Path, tmp_path: Path, name: str) -> N
 def test_what_is_no_fault_is_not_caught(original: Path, tmp_path: Path) -> None:
     """A change of a comment survives; a file that cannot be imported is an error, not a catch."""
     harmless = Fault("comment", ("nothing",), "contributions.py", "# The last run may go on",
-                     "# The last run might go on", ("tests/unit/test_contributions.py",))  # fmt: skip
+                     "# The last run might go on", ("tests/summaries/test_contributions.py",))  # fmt: skip
     found = run_tests(inject(harmless, original, tmp_path / "harmless"), harmless.tests)
     assert found.passed and not found.caught
     broken = replace(harmless, old="import pyarrow as pa\n", new="import no_such_module as pa\n")

@@ -209,7 +209,7 @@ FAULTS: tuple[Fault, ...] = (
         file="estimates/order_statistics.py",
         old="found += above.get(value, 0) * (2 * passed + here)",
         new="found += above.get(value, 0) * 2 * passed",
-        tests=("tests/unit/test_questions.py::test_pairs_by_enumeration",),
+        tests=("tests/estimates/test_questions.py::test_pairs_by_enumeration",),
     ),
     Fault(
         name="stability-threshold-one-too-low",

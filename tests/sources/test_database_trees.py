@@ -19,6 +19,7 @@ from dptally.errors import DptallyError
 from dptally.heavy_hitters import publish_heavy_hitters
 from dptally.randomness import SeededBits
 from dptally.sources import sqlite_files
+from dptally.sources.adbc_streams import Stream
 from tests.sources.conftest import Server
 
 Publish = Callable[..., object]
@@ -121,7 +122,7 @@ def test_rows_are_read_once(
     """Another reading may find other rows, so that there is none, with a memory limit either."""
     readings = []
 
-    class Counted(sqlite_files.Stream):
+    class Counted(Stream):
         def __init__(self, *arguments: Any) -> None:
             readings.append(self)
             super().__init__(*arguments)

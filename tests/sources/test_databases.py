@@ -69,11 +69,12 @@ def test_same_release_as_from_a_file(tmp_path: Path, unit: str | None, bound: in
     request: dict[str, Any] = {"key": "k", "unit": unit, "max_keys_per_unit": bound, "nulls": nulls}
     request |= {"epsilon": 1, "delta": "1e-6"}
     expected = dptally.publish(tmp_path / "events.parquet", **request, randomness=SeededBits(9))
-    assert isinstance(expected, dptally.Release)
+    assert isinstance(expected, dptally.TableRelease)
     for url in (lite, duck):
-        for place in ({"table": "events"}, {"query": "SELECT u, k FROM events; -- all"}):
+        places: list[dict[str, Any]] = [{"table": "events"}, {"query": "SELECT u, k FROM events; -- all"}]
+        for place in places:
             release = dptally.publish(url, **place, **request, randomness=SeededBits(9))
-            assert isinstance(release, dptally.Release)
+            assert isinstance(release, dptally.TableRelease)
             assert len(release) > 10 and release.table().equals(expected.table())
 
 
@@ -85,7 +86,7 @@ def test_counts_and_several_keys(make: Maker, tmp_path: Path) -> None:
         'CREATE TABLE "odd; ""name" ("K;--" TEXT, j INTEGER, n INTEGER)',
         """INSERT INTO "odd; ""name" VALUES ('x', 1, 5), ('x', 2, 3), (NULL, 1, 2), ('y', NULL, 0)""",
     )
-    place = {"table": '"odd; ""name"'}
+    place: dict[str, Any] = {"table": '"odd; ""name"'}
     assert counts_of(url, key="K;--", **place) == {"x": 2, "y": 1}
     assert counts_of(url, key="K;--", count="n", nulls="keep", **place) == {"x": 8, None: 2}
     assert counts_of(url, key=["K;--", "j"], nulls="keep", **place) == {
@@ -274,14 +275,15 @@ def test_sampling_and_ranges_count_at_the_source(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO t VALUES (?)", [("common",)] * 50_000 + [("rare",)])
     connection.close()
     for options in ({"sampling": dptally.Ppswor("0.005")}, {"mechanism": "sample_and_threshold"}):
-        release = dptally.publish(url, table="t", key="k", epsilon=1, delta="1e-6", **options)  # type: ignore[arg-type]
-        assert isinstance(release, dptally.Release)
+        release = dptally.publish(url, table="t", key="k", epsilon=1, delta="1e-6", **options)
+        assert isinstance(release, dptally.TableRelease)
         assert release.table()["k"].to_list() == ["common"]
 
 
 def test_table_and_query_are_for_databases(tmp_path: Path) -> None:
     """Files have neither tables nor queries, and other URLs are refused without being shown."""
-    for place in ({"table": "t"}, {"query": "SELECT 1"}):
+    places: list[dict[str, Any]] = [{"table": "t"}, {"query": "SELECT 1"}]
+    for place in places:
         with pytest.raises(InvalidParameter, match="is for databases; the source must be a URL"):
             open_rows(tmp_path / "a.csv", key="k", unit=None, **place)
     with pytest.raises(InvalidParameter, match="URLs of the kind s3:// cannot be read") as caught:

@@ -347,7 +347,8 @@ def test_quantiles_and_heavy_hitters() -> None:
     for rows in ([], [5] * 50, [5] * 50 + odd):
         release = dptally.publish_quantiles(rows, low=0, high=9, epsilon=1, mechanism="dense")
         assert (release.grid.kind, release.grid.bins) == ("number", 1024)
-        for domain in ({}, {"domain": "bits", "width": 4, "levels": 4}):
+        domains: list[dict[str, Any]] = [{}, {"domain": "bits", "width": 4, "levels": 4}]
+        for domain in domains:
             publish_heavy_hitters(rows, epsilon=1, delta="0.01", **{"levels": 3, **domain})
     dates = pa.array([dt.date(2024, 1, 1)])
     for keys in (dates, dates[:0]):

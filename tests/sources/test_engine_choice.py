@@ -105,7 +105,7 @@ def test_same_release(tmp_path: Path) -> None:
             dptally.publish(
                 source, key="k", unit=unit, max_keys_per_unit=bound, epsilon=1, delta="1e-6", engine=engine,
                 randomness=SeededBits(2),
-            ).table()  # type: ignore[union-attr]
+            ).table()
             for source in (frame, tmp_path / "a.parquet")
             for engine in ("auto", "duckdb", "polars")
         ]  # fmt: skip

@@ -88,7 +88,8 @@ def test_containers_of_objects(source: Any) -> None:
 
 def test_names_of_keys() -> None:
     """Keys are named key, or as asked; how many columns there are depends on the names alone."""
-    for source in (["a"], [("a", 1)], [], {}):
+    sources: list[Any] = [["a"], [("a", 1)], [], {}]
+    for source in sources:
         assert open_rows(source, key=None, unit=None).key == ("key",)
         assert open_rows(source, key=["x", "y"], unit=None).key == ("x", "y")
     assert counts_of([("a", 1), ("a", 1.0), "a"]) == {'["a",1]': 2, "a": 1}

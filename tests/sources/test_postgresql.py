@@ -68,9 +68,11 @@ def test_same_release_as_from_a_file(server: Server, tmp_path: Path) -> None:
         request: dict[str, Any] = {"key": "k", "unit": unit, "max_keys_per_unit": bound, "nulls": nulls}
         request |= {"epsilon": 1, "delta": "1e-6"}
         expected = dptally.publish(tmp_path / "events.parquet", **request, randomness=SeededBits(9))
-        for place in ({"table": "events"}, {"table": "public.events"}, {"query": "SELECT u, k FROM events -- all"}):
+        query = "SELECT u, k FROM events -- all"
+        places: list[dict[str, Any]] = [{"table": "events"}, {"table": "public.events"}, {"query": query}]
+        for place in places:
             release = dptally.publish(server.url, **place, **request, randomness=SeededBits(9))
-            assert isinstance(release, dptally.Release) and isinstance(expected, dptally.Release)
+            assert isinstance(release, dptally.TableRelease) and isinstance(expected, dptally.TableRelease)
             assert len(release) > 10 and release.table().equals(expected.table())
 
 
@@ -114,7 +116,7 @@ def test_times(server: Server) -> None:
             server.url, query=f"SELECT {column} FROM kinds, generate_series(1, 500)", key=column,  # noqa: S608
             epsilon=1, delta="1e-6",
         )  # fmt: skip
-        assert isinstance(release, dptally.Release)
+        assert isinstance(release, dptally.TableRelease)
         assert len(release) == 1 and release._rows.schema.field(column).type == kind
 
 

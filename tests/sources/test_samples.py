@@ -176,7 +176,7 @@ def test_counts_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidParameter, match=r"^frequencies must not be negative\.$"):
         sample_counts(np.array([1, -1]), Ppswor("0.1"), SeededBits(1))
     with pytest.raises(InvalidParameter, match=r"^frequencies must be a one-dimensional array of integers\.$"):
-        sample_counts(np.array([0.5]), Ppswor("0.1"), SeededBits(1))  # type: ignore[arg-type]
+        sample_counts(np.array([0.5]), Ppswor("0.1"), SeededBits(1))
     assert sample_counts(np.array([], dtype=np.int64), Ppswor("0.1"), SeededBits(1)).tolist() == []
 
 

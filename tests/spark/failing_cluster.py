@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
     rows = open_frame(frame, key="k", unit="u")
     mechanism = PrivateWeightedSampling(Fraction(1), Fraction(1, 10**6), max_keys_per_unit=2, values=True)
     found = {}
-    with drawn_rows(mechanism, rows, 2, SystemBits()) as plan:
+    with drawn_rows(mechanism.question, rows, SystemBits()) as plan:
         for how in ("not", "worker", "executor", "duplicate"):
             notes = folder / how
             notes.mkdir()
@@ -91,7 +91,8 @@ def main(folder: Path) -> None:
                 "released": sorted([*row.values()] for row in table.to_pylist()),
                 "attempts": {note.stem: json.loads(note.read_text()) for note in notes.glob("*.json")},
             }
-    found["stopped"] = {}
+    stopped: dict[str, Any] = {}
+    found["stopped"] = stopped
     started = folder / "started"
 
     def stop() -> None:
@@ -112,7 +113,7 @@ def main(folder: Path) -> None:
                 stopping.start()
             dptally.publish(slow, key="k", epsilon=1, delta="1e-6")
         except InvalidSource as error:
-            found["stopped"][when] = [str(error), error.__context__ is None]
+            stopped[when] = [str(error), error.__context__ is None]
         stopping.join()
     sys.stdout.write(json.dumps(found))
     sys.stdout.flush()

@@ -103,7 +103,7 @@ def main(folder: Path) -> None:
         mechanism = PrivateWeightedSampling(Fraction(1), Fraction(1, 10**6), max_keys_per_unit=2, values=True)
         notes = folder / "notes"
         notes.mkdir()
-        with drawn_rows(mechanism, rows, 2, SystemBits()) as plan:
+        with drawn_rows(mechanism.question, rows, SystemBits()) as plan:
             undisturbed = plan.toArrow()
             began = time.monotonic()
             table = plan.mapInArrow(Dawdle(str(notes)), plan.schema).toArrow()

@@ -37,7 +37,7 @@ def test_every_format_agrees_with_one_machine(spark: Any, tmp_path: Path) -> Non
     pq.write_table(table, tmp_path / "a b.parquet")
     with pyarrow.CompressedOutputStream(tmp_path / "t.csv.gz", "gzip") as file:
         pyarrow.csv.write_csv(table, file)
-    request = {"key": ["word", "number"], "unit": "user", "max_keys_per_unit": 2}
+    request: dict[str, Any] = {"key": ["word", "number"], "unit": "user", "max_keys_per_unit": 2}
     for name in ("a b.parquet", "t.csv.gz"):
         source = str(tmp_path / name)
         frame = open_files(source, key=["word", "number"], unit="user", session=spark)

@@ -207,6 +207,6 @@ def test_names_of_columns_are_taken_as_they_are(spark: Any) -> None:
     frame = spark.createDataFrame(rows, ["x", "y"]).toDF("a.`b", "A.`b")
     release = dptally.publish(frame, key="a.`b", **PRIVACY)
     assert release.table().get_column("a.`b").to_list() == ["a", "b"]
-    kept = dptally.publish(frame, key="a.`b", collect=False, **PRIVACY)
+    kept: Any = dptally.publish(frame, key="a.`b", collect=False, **PRIVACY)
     assert kept.columns == ["a.`b", "value"]
     assert kept.count() == 2

@@ -35,7 +35,7 @@ def drawn(mechanism: Any, frame: Any, seed: int) -> list[tuple[int, int]]:
     """What is released when rows are sampled early, and again in a second run of the same plan."""
     rows = open_frame(frame, key="k", unit=None)
     assert can_sample_rows(mechanism.law, rows)
-    with drawn_rows(mechanism, rows, 1, SeededBits(seed), early=True) as plan:
+    with drawn_rows(mechanism.question, rows, SeededBits(seed), early=True) as plan:
         once, again = (sorted(map(tuple, plan.collect())) for _ in range(2))
     assert once == again
     return once

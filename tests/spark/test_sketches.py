@@ -175,7 +175,7 @@ def test_the_type_of_keys_is_the_declared_one(spark: Any, unit: str | None, kind
 def test_an_empty_sketch_keeps_its_kind(spark: Any) -> None:
     """Merging it with sketches of elsewhere is refused or not by what was declared, rows or not."""
     rows = open_frame(spark.sql("select 7 as k where false"), key="k", unit=None)
-    sketch = merged_sketch(rows, 4, 1, SeededBits(1))
+    sketch: Any = merged_sketch(rows, 4, 1, SeededBits(1))
     assert (sketch.kind, sketch.total, len(sketch.streams)) == ("integer", 0, 1)
     with pytest.raises(InvalidParameter, match="keys of one kind to be merged"):
         sketch.merge(MisraGries(4, kind="string"))

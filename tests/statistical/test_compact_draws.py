@@ -13,7 +13,7 @@ from dptally.randomness import BitSource, SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
 from tests.mechanisms import CompactHistogram
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
-from tests.unit.integer_range import IntegerRange
+from tests.universes.integer_range import IntegerRange
 
 KEYS = 3000
 COUNTS = (1, 7, 40)

@@ -140,7 +140,7 @@ def test_combined_releases() -> None:
 
     wrong = wrong_alone = 0
     for seed in range(RELEASES):
-        both = dptally.combine([draw(2 * seed), draw(2 * seed + 1)], units="shared")  # type: ignore[list-item]
+        both = dptally.combine([draw(2 * seed), draw(2 * seed + 1)], units="shared")
         top, table = both.top(10 * SHOWN, confidence="0.8"), both.table(confidence="0.8")
         wrong += not all(covered(top))
         wrong_alone += not all(covered(table.filter(pl.col("key").is_in(top["key"].implode()))))

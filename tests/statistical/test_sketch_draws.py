@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +51,8 @@ def test_fractions_are_rounded_without_bias() -> None:
     exact = Fraction(scaled * law.grid, 11)
     low = exact.numerator // exact.denominator
     fine = _noise_on_grid(law)
-    expected: Counter[object] = Counter()
-    floor_only: Counter[object] = Counter()
+    expected: dict[Any, Fraction] = defaultdict(Fraction)
+    floor_only: dict[Any, Fraction] = defaultdict(Fraction)
     for start, share in ((low, low + 1 - exact), (low + 1, exact - low)):
         for z, chance in fine.items():
             value = (start + z) // law.grid

@@ -99,7 +99,8 @@ def test_arrays_and_python_values() -> None:
 def test_text_files_declare_nothing(ending: str, tmp_path: Path) -> None:
     """Whole numbers in CSV and JSON lines are read as decimals, as one row with a decimal must change nothing."""
     grids = []
-    for number, values in enumerate((WHOLE, [*WHOLE, 2.5])):
+    columns: list[list[Any]] = [WHOLE, [*WHOLE, 2.5]]
+    for number, values in enumerate(columns):
         place = tmp_path / f"{number}.{ending}"
         lines = [f'{{"price": {value}}}' if ending == "jsonl" else str(value) for value in values]
         place.write_text("\n".join(lines if ending == "jsonl" else ["price", *lines]) + "\n")

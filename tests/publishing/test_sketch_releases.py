@@ -158,7 +158,7 @@ def test_bounds_of_sums_reckon_with_the_shortfall(form: str, where: str | None) 
         words = stream(1) + (stream(2) if form in ("merged", "summed") else [])
         truth = users_truth() if form == "user" else Counter(words)
     for seed in range(10):
-        release = sketch.publish(1, randomness=SeededBits(seed), **options)  # type: ignore[arg-type]
+        release = sketch.publish(1, randomness=SeededBits(seed), **options)
         assert len(release) and release.shortfall is not None and release.shortfall.upper(Fraction(1, 2)) > 0
         assert isinstance(release.law, WeightedSample) == (form == "few counters")
         total = release.sum(where, confidence="0.9999")
@@ -170,7 +170,7 @@ def test_bounds_of_sums_reckon_with_the_shortfall(form: str, where: str | None) 
         assert total.upper <= alone.upper + len(release) * (missing + 5)
 
 
-def replace_shortfall(release: dptally.Release) -> dptally.Release:
+def replace_shortfall(release: dptally.TableRelease) -> dptally.TableRelease:
     """The same with counters that are taken for frequencies."""
     return dptally.TableRelease(release._rows, release.guarantee, release.certificate, release.law)
 
@@ -302,7 +302,7 @@ def test_releases_over_stated_keys() -> None:
             dptally.combine(releases, units="disjoint")
 
 
-BAD = {
+BAD: dict[str, dict[str, Any]] = {
     "minimise must be": {"minimise": "time"},
     "shortfall must be": {"shortfall": -1},
     "elements_per_unit must be": {"elements_per_unit": 0},
@@ -385,7 +385,7 @@ def test_pure_noise_is_certified_for_the_distance() -> None:
         certify_rounded_counters(one_step, distance=Fraction(2), epsilon=Fraction(1))
 
 
-PURE_BAD = {
+PURE_BAD: dict[str, dict[str, Any]] = {
     "leave delta out": {"delta": "1e-6"},
     "universe": {"universe": "nothing-known"},
 }

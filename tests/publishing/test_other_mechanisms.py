@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,7 +28,7 @@ MECHANISMS = ("stability", "gaussian", "sample_and_threshold", "misra_gries")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_release(mechanism: str, unit: str | None, randomness: SeededBits | None, tmp_path: Path) -> None:
     """Frequent keys are released and rare ones are not; file, certificate, bounds and questions work."""
-    options = {} if unit is None else {"unit": unit, "max_keys_per_unit": 3}
+    options: dict[str, Any] = {} if unit is None else {"unit": unit, "max_keys_per_unit": 3}
     if mechanism == "misra_gries":
         options["capacity"] = 20
     release = dptally.publish(
@@ -52,7 +54,7 @@ def test_release(mechanism: str, unit: str | None, randomness: SeededBits | None
 
 def test_gaussian_noise_reports_more_for_many_keys_per_unit() -> None:
     """From three keys per unit on a key is reported half the time at a smaller frequency than by the optimal law."""
-    one_half = 0.5
+    one_half = Fraction(1, 2)
     half = {}
     for name in ("weighted_sample", "gaussian"):
         release = dptally.publish(
@@ -62,7 +64,7 @@ def test_gaussian_noise_reports_more_for_many_keys_per_unit() -> None:
     assert half["gaussian"] < half["weighted_sample"]
 
 
-BAD = {
+BAD: dict[str, dict[str, Any]] = {
     "sampling needs the mechanism 'weighted_sample', got 'misra": {
         "mechanism": "misra_gries",
         "sampling": dptally.Ppswor("0.1"),

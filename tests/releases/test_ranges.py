@@ -258,7 +258,7 @@ def test_rounds_travel_as_plain_data() -> None:
     values, bits, step = np.arange(256).repeat(200), SeededBits(3), search.start()
     while isinstance(step, Round):
         sent = Round.from_dict(json.loads(json.dumps(step.to_dict())))
-        assert sent == step and step.rate == search.law.rate  # type: ignore[union-attr]
+        assert sent == step and step.rate == search.law.rate
         votes = np.array([answer(int(value), sent) for value in range(256)]).repeat(200)
         assert np.array_equal(votes == 0, values < step.split)
         reported = search.law.draw(np.bincount(votes, minlength=2), bits)

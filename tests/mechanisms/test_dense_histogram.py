@@ -24,7 +24,7 @@ LETTERS = pa.table({"letter": ["c", "a", "b"]})
 class Frequencies:
     """Counted keys given in advance, one batch for each table."""
 
-    unit = None
+    unit: str | None = None
     scheme: Any = None
 
     def __init__(self, *tables: pa.Table, max_keys_per_unit: int = 1) -> None:

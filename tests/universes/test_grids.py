@@ -124,7 +124,7 @@ def test_a_grid_survives_as_plain_data() -> None:
 def test_bad_grids_are_refused(ends: tuple[object, object], options: dict[str, Any], message: str) -> None:
     """Each mistake has its sentence."""
     with pytest.raises(InvalidParameter, match=message):
-        make_grid(*ends, **options)  # type: ignore[arg-type]
+        make_grid(*ends, **options)
 
 
 def test_columns_of_other_types_are_refused() -> None:

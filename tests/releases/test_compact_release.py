@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
 from dptally.randomness import SeededBits, SystemBits
 from dptally.releases.compact_release import CompactRelease
-from tests.mechanisms import CompactHistogram
-from tests.unit.integer_range import IntegerRange
-from tests.unit.version_1 import metadata_1, save_1
+from tests.mechanisms import CompactHistogram, MadeCompact
+from tests.releases.version_1 import metadata_1, save_1
+from tests.universes.integer_range import IntegerRange
 
 UNIVERSE = IntegerRange(2**64)
 COUNTS = {7: 1000, 2**63: 50, 12345: 3}
 
 
-def mechanism(**options: object) -> CompactHistogram:
+def mechanism(**options: Any) -> MadeCompact:
     """A mechanism for three keys and a few more."""
-    asked: dict[str, object] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
-    return CompactHistogram(asked.pop("epsilon", 1), **asked)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"universe": UNIVERSE, "capacity": 5, "beyond_capacity": "refuse", **options}
+    return CompactHistogram(asked.pop("epsilon", 1), **asked)
 
 
 @pytest.fixture(scope="module")

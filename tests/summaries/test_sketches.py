@@ -33,6 +33,7 @@ from dptally.randomness import SeededBits, SystemBits
 from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch, load_sketch, sum_sketches
 from dptally.sources import open_rows
 from dptally.summaries import counter_sketch
+from dptally.summaries.sketch_keys import ARROW_TYPES
 from tests.exact import reference_sketches as reference
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
@@ -504,7 +505,7 @@ def test_a_saved_sketch_goes_on_as_if_nothing_had_happened(kind: Any, rows: int,
     stream: Any = np.random.default_rng(3).zipf(1.2, 3000)
     if kind in ("string", "bytes"):
         stream = [f"{number}" if kind == "string" else b"%d" % number for number in stream]
-    stream = pa.array(stream, counter_sketch.ARROW_TYPES[kind])
+    stream = pa.array(stream, ARROW_TYPES[kind])
     sketch = MisraGriesSketch(30)
     sketch.update(stream[:rows])
     file = tmp_path / "a.sketch"

@@ -63,12 +63,10 @@ class CountingBits:
 class Keys:
     """Frequencies of one column, as `dptally.summaries` hands them over."""
 
-    unit = None
-    scheme = None
+    unit: str | None = None
+    scheme: Any = None
 
-    def __init__(
-        self, counts: dict[object, int], *, key: tuple[str, ...] = ("key",), max_keys_per_unit: int = 1
-    ) -> None:
+    def __init__(self, counts: dict[Any, int], *, key: tuple[str, ...] = ("key",), max_keys_per_unit: int = 1) -> None:
         self.key, self.max_keys_per_unit = key, max_keys_per_unit
         self._counts = counts
 

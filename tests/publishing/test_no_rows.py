@@ -120,7 +120,7 @@ def test_a_sample_of_nothing() -> None:
 
 def test_a_size_is_decided_by_the_private_total_alone() -> None:
     """With a sample size the estimate of the total decides whether there is a release: public, whatever it says."""
-    outcomes = set()
+    outcomes: set[int | str] = set()
     for seed in range(20):
         try:
             outcomes.add(
@@ -128,7 +128,7 @@ def test_a_size_is_decided_by_the_private_total_alone() -> None:
                     dptally.publish(
                         {}, epsilon=1, delta="1e-6", sampling=dptally.Ppswor(size=10), randomness=SeededBits(seed)
                     )
-                )  # type: ignore[arg-type]
+                )
             )
         except InvalidParameter as error:
             outcomes.add(str(error))

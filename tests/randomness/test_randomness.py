@@ -72,5 +72,5 @@ def test_sources_cannot_be_copied() -> None:
     """A copy would repeat its words, so there is none; and nothing of the key shows in repr."""
     for twin in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied"):
-            twin(SystemBits())  # type: ignore[operator]
+            twin(SystemBits())
     assert repr(SystemBits()) == "SystemBits()"

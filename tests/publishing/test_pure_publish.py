@@ -16,7 +16,7 @@ import pytest
 from studies.sparse_printed import printed_errors
 
 import dptally
-from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, Release, UnreadableRelease
+from dptally import CompactRelease, InvalidParameter, InvalidSource, PrivacyViolation, TableRelease, UnreadableRelease
 from dptally.estimates.subset_sums import estimate_sum
 from dptally.laws.registry import law_from_facts
 from dptally.laws.top_k_noise import TopKNoise, least_possible_error
@@ -24,10 +24,10 @@ from dptally.randomness import SeededBits
 from dptally.randomness.integers import whole_numbers
 from dptally.universes import IntegerRange, read_universe
 from tests.mechanisms import SparseHistogram
-from tests.unit.test_pipeline import Untouchable
+from tests.publishing.test_publishing import Untouchable
 
 DATA = {"1.2.3.4": 500, "1.2.3.5": 300, "9.9.9.9": 3, "no address": 70}
-IPV4 = {"universe": "ipv4", "epsilon": 1}
+IPV4: dict[str, Any] = {"universe": "ipv4", "epsilon": 1}
 
 
 def published(source: Any = DATA, seed: int = 1, **options: Any) -> Any:
@@ -49,7 +49,7 @@ def test_a_sparse_release_from_request_to_answer(tmp_path: Path, options: dict[s
     """Heavy keys come out near their counts, with bounds; the file says the same and its certificate holds."""
     made = published(mechanism="sparse", **IPV4, **options)
     found = again(made, tmp_path)
-    assert isinstance(found, Release) and found.table().equals(made.table())
+    assert isinstance(found, TableRelease) and found.table().equals(made.table())
     assert found.verify() == made.certificate and found.certificate.judge == "pure"
     assert found.guarantee.delta == 0 and len(found) <= options["capacity"]
     top = found.top(2)
@@ -144,7 +144,13 @@ def test_a_bound_below_a_count_clamps() -> None:
 def test_units_share_epsilon_between_their_keys() -> None:
     """With two keys per unit each key's law keeps half, and the certificate covers both."""
     frame = pl.DataFrame({"user": [user for user in range(400) for _ in range(2)], "n": [7, 8] * 400})
-    options = {"key": "n", "unit": "user", "max_keys_per_unit": 2, "epsilon": 1, "universe": "integers:0..99"}
+    options: dict[str, Any] = {
+        "key": "n",
+        "unit": "user",
+        "max_keys_per_unit": 2,
+        "epsilon": 1,
+        "universe": "integers:0..99",
+    }
     for mechanism in ("dense", "sparse"):
         release = published(frame, mechanism=mechanism, **options)
         assert release.law.epsilon == Fraction(1, 2) and release.verify().copies == 2
