@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache
@@ -133,7 +133,7 @@ def test_two_changed_fields(kind: str) -> None:
                 assert not implied(true, forged, release), (first, one, second, other)
 
 
-DIRECTED = [
+DIRECTED: Sequence[dict[str, Any]] = [
     {"max_keys_per_unit": 0, "epsilon": Fraction(1, 100), "delta": Fraction(0)},
     {"max_keys_per_unit": 0},
     {"elements_per_unit": 1000},

@@ -27,7 +27,8 @@ HERE = Path(__file__).parent
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installed package with one module for each half, and its entry point."""
     place = tmp_path_factory.mktemp("site")
-    shutil.copy(HERE / "toy_law.py", (place / "toy_coin").mkdir() or place / "toy_coin" / "law.py")
+    (place / "toy_coin").mkdir()
+    shutil.copy(HERE / "toy_law.py", place / "toy_coin" / "law.py")
     shutil.copy(HERE / "toy_draw.py", place / "toy_coin" / "drawing.py")
     facts = place / "toy_coin-1.0.dist-info"
     facts.mkdir()

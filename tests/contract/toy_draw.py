@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toy_coin.law import Coin, CoinLaw
+from toy_coin.law import Coin, CoinLaw  # type: ignore[import-not-found]  # installed by the test
 
 import dptally
 from dptally.laws.spec import Question

@@ -135,7 +135,8 @@ class Guarantee:
             bound = f"All distinct keys of each {self.unit!r} are counted, each once."
         else:
             keys, are = ("key", "is") if self.max_keys_per_unit == 1 else ("distinct keys", "are")
-            bound = f"At most {self.max_keys_per_unit:,} {keys} per {self.unit!r}, chosen uniformly at random, {are} counted."
+            most = f"At most {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
+            bound = f"{most}, chosen uniformly at random, {are} counted."
         return (
             f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()} "
             f"Mechanism: {self.mechanism}, verified on the probability table in use."
