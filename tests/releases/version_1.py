@@ -31,7 +31,7 @@ def metadata_1(release: Any) -> dict[str, Any]:
     if kind == "prefixes":
         said = {name: facts["guarantee"][name] for name in ("unit", "private", "neighbours", "record")}
         return {"format_version": 1, "plan": json.loads(json.dumps(release.plan.to_dict())), **said}
-    if kind == "compact":
+    if kind == "polynomial":
         return {name: part for name, part in facts.items() if name not in ("format_version", "certificate", "sha256")}
     facts["guarantee"] = {**NEUTRAL_TEXTS, **facts["guarantee"]}
     return {**facts, "format_version": 1}
@@ -40,7 +40,7 @@ def metadata_1(release: Any) -> dict[str, Any]:
 def save_1(release: Any, path: Path, facts: dict[str, Any] | None = None, *, version: int = 1) -> None:
     """Write a file of version 1, with other metadata if it is given."""
     packed = json.dumps(metadata_1(release) if facts is None else facts).encode()
-    if release.kind == "compact":
+    if release.kind == "polynomial":
         width = -(-release.law.exponent // 8)
         body = b"".join(number.to_bytes(width, "little") for number in release.coefficients)
         content = START.pack(b"DPTALLYC", version, len(packed)) + packed + body

@@ -77,7 +77,7 @@ def make_forecast(planned: Planned, setting: Setting, population: Population | N
     """The forecast for one mechanism."""
     law = planned.law
     shortfall = 0
-    if population is not None and planned.name == "misra_gries":
+    if population is not None and planned.of_counters:
         shortfall = population.sketch_shortfall(setting.capacity)
     first = [law.first_frequency(level) for level in (HALF, LIKELY, NEARLY)]
     half, likely, nearly = (None if found is None else found + shortfall for found in first)
@@ -163,7 +163,7 @@ def _averages(
         # A counter that falls short is off by that much more, at most.
         absolute = float(weight @ spread(errors.absolute)) / reported + shortfall
         square = math.sqrt(float(weight @ spread(errors.square)) / reported) + shortfall
-    if planned.name == "misra_gries" or not planned.law.independent:
+    if planned.of_counters or not planned.law.independent:
         return absolute, square, None  # counts of a sketch, or of keys that are chosen together
     # Relative to the frequency both change slowly; a bias grows with it.
     bias = float(keys @ (spread(errors.bias / grid) * every))

@@ -87,12 +87,14 @@ class Planned:
         law: of one key.
         at_least: whether reporting probabilities are lower bounds rather than exact.
         note: what else to know, in a sentence; may be empty.
+        of_counters: whether counts are those of a sketch.
     """
 
     name: str
     law: Reporting
     at_least: bool = False
     note: str = ""
+    of_counters: bool = False
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The probability that a key of this frequency is reported."""
@@ -186,7 +188,7 @@ def _make(name: str, setting: Setting) -> Planned:
     if name == TREE:
         return _tree(setting)
     spec = spec_for(name, setting)
-    return Planned(name, spec.planned_law, spec.at_least, spec.note)
+    return Planned(name, spec.planned_law, spec.at_least, spec.note, spec.summary == "sketch")
 
 
 def spec_for(name: str, setting: Setting) -> Spec:

@@ -69,9 +69,9 @@ def plan_report(plan: Plan) -> Report:
 def _curves(plan: Plan) -> dict[str, ReportingCurve]:
     """The curves of mechanisms that do not report every key anyway."""
     reporting = [each for each in plan.mechanisms if each.first_frequency(Fraction(1, 2)) != 0]
-    found = {each.name: reporting_curve(each.law) for each in reporting}
-    # A sketch may fall short of frequencies, which the table counts in where the data is supposed.
-    return {f"{name} (by counter)" if name == "misra_gries" else name: curve for name, curve in found.items()}
+    # A sketch may fall short of counts, which the table includes where the data is supposed.
+    return {f"{each.name} (by counter)" if each.of_counters else each.name: reporting_curve(each.law)
+            for each in reporting}  # fmt: skip
 
 
 def _tiles(plan: Plan) -> tuple[Tile, ...]:

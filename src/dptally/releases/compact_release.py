@@ -48,7 +48,7 @@ class CompactRelease(Release):
         certificate: what the verifier found of the law; None to have it verified when it is asked for.
     """
 
-    kind = "compact"
+    kind = "polynomial"
     noun = "a compact release, which lists no keys,"
     answers = "ask for the counts of given keys (dptally count)"
     law: FieldGeometric

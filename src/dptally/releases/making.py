@@ -71,7 +71,7 @@ def _searched(spec: Any, asked: Question, outputs: Sequence[Any], guarantee: Gua
 
 _MAKERS = {
     "table": _table,
-    "compact": _compact,
+    "polynomial": _compact,
     "ranges": _ranges,
     "prefixes": _prefixes,
     "quantile": _searched,

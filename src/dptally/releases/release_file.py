@@ -32,7 +32,7 @@ FORMAT_VERSION = 2
 NAME = b"dptally"
 KINDS = {
     "table": "dptally.releases.table_release:TableRelease",
-    "compact": "dptally.releases.compact_release:CompactRelease",
+    "polynomial": "dptally.releases.compact_release:CompactRelease",
     "ranges": "dptally.releases.range_release:RangeRelease",
     "prefixes": "dptally.releases.prefix_tree:PrefixTree",
 }

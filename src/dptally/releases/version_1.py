@@ -89,7 +89,7 @@ def read_compact(place: Path) -> tuple[pa.Table, dict[str, Any]]:
     if not 1 <= width <= _LARGEST_WIDTH or len(body) % width:
         raise ValueError("not as many numbers")
     held = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(body) // width, [None, pa.py_buffer(body)])
-    facts.update(kind="compact", certificate=None, sha256=hashlib.sha256(body).hexdigest())
+    facts.update(kind="polynomial", certificate=None, sha256=hashlib.sha256(body).hexdigest())
     return pa.table({"coefficient": held}), facts
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
+from dptally.laws.registry import references_of
 from dptally.report.contents import Asked, Report, Section, Tile, command, facts, listed, paragraph
 from dptally.report.markup import Markup, join, tag
 from dptally.verifiers.tables import Certificate
@@ -37,19 +38,6 @@ _SOURCES = {
         "Mechanism. 2024."
     ),
     "KOV15": "P. Kairouz, S. Oh, P. Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.",
-}
-_CITED = {
-    "weighted_sample": ("CGSS21",),
-    "sanitized_sample": ("CGSS21",),
-    "stability": ("BV19",),
-    "gaussian": ("WKZK24", "LT25"),
-    "sample_and_threshold": ("BC22",),
-    "trie_heavy_hitters": ("BC22",),
-    "misra_gries": ("LT25",),
-    "strict_sparse": ("BV19",),
-    "dense": ("BV19",),
-    "sparse": ("BV19",),
-    "compact": ("BV19",),
 }
 
 
@@ -222,7 +210,7 @@ def _citation_section(
     name = f"{title}. Release of keys and counts, {promise}, made with dptally {dptally.__version__}"
     marks = [] if fingerprint is None else [f"file SHA-256 {fingerprint}"]
     marks.append(f"certificate {certificate.table_sha256[:16]}")
-    keys = list(_CITED.get(guarantee.mechanism.removesuffix("_tree"), ()))
+    keys = list(references_of(guarantee.mechanism))
     if guarantee.max_keys_per_unit > 1 and guarantee.delta and "KOV15" not in keys:
         keys.append("KOV15")
     body = join(

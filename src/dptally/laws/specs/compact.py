@@ -96,7 +96,7 @@ class Compact(Mechanism):
         runs=7_000,
     )
     pure: ClassVar[bool] = True
-    kind: ClassVar[str] = "compact"
+    kind: ClassVar[str] = "polynomial"
 
     universe: Any = option("all keys there may be, fixed without looking at the data, such as 'ipv4'")
     capacity: int | None = option("how many occurrences (units times keys) it is made from at most; 10,000 if left out")
@@ -126,7 +126,7 @@ class Compact(Mechanism):
 class CompactSpec(Spec):
     """A release that answers any key of the universe."""
 
-    kind: ClassVar[str] = "compact"
+    kind: ClassVar[str] = "polynomial"
 
     def __init__(
         self,
