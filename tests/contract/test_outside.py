@@ -87,6 +87,13 @@ def test_everything_works_for_it(package: Path, tmp_path: Path) -> None:
     assert any(row["mechanism"] == "weighted_sample" for row in json.loads(done.stdout)["forecasts"])
 
 
+@pytest.mark.parametrize("half", ["toy_law.py", "toy_draw.py"])
+def test_the_guide_for_contributors_shows_it(half: str) -> None:
+    """What CONTRIBUTING.md has as a worked example is what these tests install."""
+    guide = HERE.parents[1] / "CONTRIBUTING.md"
+    assert f"```python\n{(HERE / half).read_text()}```" in guide.read_text()
+
+
 def test_without_the_package_it_is_unknown(package: Path, tmp_path: Path) -> None:
     """The name is refused in a sentence that lists the others; a file of it is not read by guessing."""
     words = ["publish", "d.csv", "--key", "k", "--epsilon", "1", "--delta", "0.1", "--mechanism", "coin"]
