@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from dptally.laws.finite import WHOLE, FiniteLaw
 from dptally.laws.spec import Mechanism, Request, Spec
 from dptally.laws.specs.copies import OneLaw
 from dptally.mechanisms import independent_keys
+from dptally.verifiers.guarantees import verify_table
 
 HERE = Path(__file__).parent
 
@@ -138,6 +139,14 @@ def test_our_verifiers_check_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert honest.rows == release.law.rows
     with pytest.raises(PrivacyViolation):
         release.verify()
+
+
+def test_a_law_of_ours_is_not_verified_under_a_name_from_outside() -> None:
+    """A guarantee that names no mechanism of ours cannot lean on a law of ours, whose rules it would escape."""
+    release = dptally.publish({"a": 5000}, epsilon=1, delta="1e-6", mechanism="stability")
+    forged_guarantee = replace(release.guarantee, mechanism="coin")
+    with pytest.raises(PrivacyViolation, match="does not draw from this law"):
+        verify_table(forged_guarantee, release.law, rows=1)
 
 
 def test_a_verifier_of_its_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ _SKETCH, _COMPACT, _PREFIXES = "misra_gries", "compact", "trie_heavy_hitters"
 _OURS = frozenset((*_LAWS, *_TREES, _SKETCH, _COMPACT, _PREFIXES))
 _SKETCHES_OF_STREAMS = ("SharedNoise", "SummedNoise", "HeaviestNoise")
 _SKETCHES_OF_UNITS = ("GaussianHistogram", "WeightedSample")
+_OUR_LAWS = frozenset((*_LAWS.values(), *_TREES.values(), *_SKETCHES_OF_STREAMS, *_SKETCHES_OF_UNITS))
 _LARGEST = 1 << 62
 
 
@@ -113,7 +114,7 @@ def verify_table(
     if stated.mechanism == _SKETCH:
         return _verify_sketch(stated, law, facts, rows, shortfall)
     if stated.mechanism not in _OURS:
-        return _verify_outside(stated, law, shortfall)
+        return _verify_outside(stated, law, facts, shortfall)
     _check_law(stated, _LAWS, facts)
     sampled = facts.get("scheme") is not None
     sized = stated.mechanism == "weighted_sample" and sampled and stated.unit is None
@@ -131,7 +132,7 @@ def verify_table(
     return _copies(found, stated.max_keys_per_unit, rest, stated)
 
 
-def _verify_outside(stated: Guarantee, law: Any, shortfall: Any) -> Certificate:
+def _verify_outside(stated: Guarantee, law: Any, facts: Mapping[str, Any], shortfall: Any) -> Certificate:
     """Derive what a mechanism from outside guarantees: from the rows of its law, or by the verifier it brings.
 
     Rows are integers with a common sum; row 0 is "not reported" for certain, as keys that do not occur are not drawn
@@ -140,6 +141,7 @@ def _verify_outside(stated: Guarantee, law: Any, shortfall: Any) -> Certificate:
     _check_fields(stated)
     _require(shortfall is None, "only a sketch falls short of counts")
     _require(stated.max_keys_per_unit >= 1, "a unit has at least one key")
+    _require(facts["name"] not in _OUR_LAWS, "the mechanism does not draw from this law")
     if law.certified_by is None:
         _require(len(law.rows) > 1 and len(law.rows[0]) == 1, "a key that does not occur must never be reported")
         found = certify_rows(law.rows, epsilon=law.epsilon, delta=law.delta)
