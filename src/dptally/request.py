@@ -76,6 +76,10 @@ def check_engine(
         raise InvalidParameter(
             f"the mechanism {mechanism.name!r} does not run on Spark; use {', '.join(others[:-1])} or {others[-1]}."
         )
+    if mechanism.cluster == "sketch":
+        from dptally.spark.sketching import check_capacity
+
+        check_capacity(getattr(mechanism, "capacity", None) or 1)
     if mechanism.cluster == "sketch" and not collect:
         raise InvalidParameter("a sketch is released by the driver; leave `collect` at True.")
     if engine not in ("auto", "spark"):

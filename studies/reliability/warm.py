@@ -16,7 +16,8 @@ _IMPORTED = (
     "duckdb", "numpy", "polars", "pyarrow.compute", "pyarrow.parquet",
     "dptally.cli.publish", "dptally.cli.printing", "dptally.publishing", "dptally.ledger",
     "dptally.releases.release_file",
-    "dptally.mechanisms.stability_histogram", "dptally.sources.text_files", "dptally.summaries.frequencies",
+    "dptally.mechanisms.independent_keys", "dptally.laws.specs.stability",
+    "dptally.sources.text_files", "dptally.summaries.frequencies",
     "studies.reliability.workers",
 )  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_sums_are_printed(shops: tuple[Path, Path], run: Run) -> None:
     assert list(found[0]) == ["fruit", "value", "estimate", "lower", "upper", "reported_by"]
     assert abs(int(found[0]["estimate"]) - 7000) < 60
     combined = dptally.combine([dptally.load(path) for path in shops], units="disjoint")  # type: ignore[misc]
-    assert combined.in_words() in done.err.replace("\n", " ") and "epsilon = 2 and delta = 1e-06" in done.err
+    assert combined.in_words() in done.err.replace("\n", " ") and "(epsilon = 2, delta = 1e-06)" in done.err
     assert f"a frequency of at most {combined.hidden()} in all streams together (95 % sure)." in done.err
     quiet = run("combine", *shops, "--units", "disjoint", "--quiet", "-n", 1)
     assert (quiet.out.count("\n"), quiet.err) == (2, "")
@@ -65,9 +65,10 @@ def test_units_decide_what_is_promised(shops: tuple[Path, Path], run: Run) -> No
     """Shared units add up what was promised, disjoint ones do not; nobody is spared the choice."""
     said = {units: run("combine", *shops, "--units", units).err for units in ("disjoint", "shared")}
     assert (
-        "epsilon = 2 and" in said["disjoint"] and "every unit is in one stream only, as was stated" in said["disjoint"]
+        "(epsilon = 2, delta" in said["disjoint"]
+        and "every unit is in one stream only, as was stated" in said["disjoint"]
     )
-    assert "epsilon = 3 and delta = 2e-06" in said["shared"] and "in every stream" in said["shared"]
+    assert "(epsilon = 3, delta = 2e-06)" in said["shared"] and "in every stream" in said["shared"]
     done = run("combine", *shops)
     assert (done.status, done.out) == (2, "") and "required: --units" in done.err
 

@@ -26,7 +26,7 @@ def test_publish_writes_a_release_and_says_what_it_promises(tmp_path: Path, even
     done = run("publish", events, "--key", "fruit", *PRIVACY, "-o", place)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith(f"3 keys released to {place}.\n")
-    assert "epsilon = 1 and delta = 1e-06" in done.out
+    assert "(epsilon = 1, delta = 1e-06)" in done.out
     assert "Certificate: 31 rows of table" in done.out
     assert f"dptally top {place}" in done.out
     assert dptally.load(place).table().get_column("fruit").to_list() == ["apple", "pear", "plum"]

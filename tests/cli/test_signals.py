@@ -87,7 +87,7 @@ def test_a_signal_once_the_file_is_there(
     assert entries(ledger) == 1
 
 
-@pytest.mark.parametrize("name", ["numpy._core", "pyarrow.lib", "_duckdb", "dptally.mechanism_requests"])
+@pytest.mark.parametrize("name", ["numpy._core", "pyarrow.lib", "_duckdb", "dptally.request"])
 def test_a_signal_during_an_import(events: Path, ledger: Path, name: str) -> None:
     """An import goes on to its end, and then the command ends as it does when interrupted; nothing is written."""
     done = publish(events, ledger, "import", name, signal.SIGINT)

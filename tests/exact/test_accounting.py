@@ -321,7 +321,7 @@ def test_without_dp_accounting_the_way_to_get_it_is_named(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mechanism": "wishful_thinking"}, "is unknown"),
+        ({"mechanism": "wishful thinking"}, "is unknown"),
         ({"epsilon": "0"}, "positive epsilon"),
         ({"delta": "1"}, "below 1"),
         ({"epsilon": "1e999999999"}, "not an event"),

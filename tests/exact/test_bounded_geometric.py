@@ -226,7 +226,7 @@ def test_the_judge_refuses() -> None:
     assert certify_dyadic_noise(law.table, **keep).worst_ratio == law.certify().worst_ratio
     with pytest.raises(PrivacyViolation, match="whole 128-bit entries"):
         certify_dyadic_noise(law.table[:-1], **keep)
-    with pytest.raises(PrivacyViolation, match="do not add up"):
+    with pytest.raises(PrivacyViolation, match="do not sum to one"):
         certify_dyadic_noise(law.table, **{**keep, "bound": 11})
     with pytest.raises(PrivacyViolation, match="a mass is negative, or the noise has no middle"):
         certify_dyadic_noise(law.table[16:32] + law.table[:16] + law.table[32:], **keep)

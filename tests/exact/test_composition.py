@@ -56,7 +56,7 @@ def test_one_key_at_a_larger_epsilon_is_refused() -> None:
     """A certificate for one key says nothing about a smaller epsilon than it was made at."""
     one_key = WeightedSample("1", MICRO).certify()
     assert certify_copies(one_key, copies=1, epsilon=Fraction(1), delta=MICRO).total_epsilon == 1
-    with pytest.raises(PrivacyViolation, match="larger epsilon than is promised"):
+    with pytest.raises(PrivacyViolation, match="larger epsilon than is guaranteed"):
         certify_copies(one_key, copies=1, epsilon=Fraction(999, 1000), delta=MICRO)
 
 

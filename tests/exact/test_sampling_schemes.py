@@ -113,7 +113,7 @@ def test_falling_probabilities_are_refused_and_repaired() -> None:
         (lambda: read_scheme("ppswor"), "must be written as ppswor:RATE"),
         (lambda: read_scheme("magic:1"), "must be written as ppswor:RATE"),
         (lambda: read_scheme("bottom-k:100"), "cannot be made private afterwards"),
-        (lambda: read_scheme("hash:0.01"), "a public hash tells everybody"),
+        (lambda: read_scheme("hash:0.01"), "a public hash tells everyone"),
     ],
 )
 def test_bad_schemes(make: object, message: str) -> None:

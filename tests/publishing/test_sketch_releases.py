@@ -274,7 +274,7 @@ def test_what_is_promised_about_all_releases() -> None:
     by_person = dptally.publish(people, key="k", unit="person", epsilon=2, delta="1e-6")
     disjoint = dptally.combine([by_row, by_person], units="disjoint")
     assert (disjoint.epsilon, disjoint.units) == (2, "disjoint")
-    assert "any one unit, as its release defines it" in disjoint.in_words()
+    assert "one unit, as its release defines it" in disjoint.in_words()
     assert "every unit is in one stream only, as was stated" in disjoint.in_words()
     others = dptally.publish(people.head(400), key="k", unit="person", epsilon=2, delta="1e-6")
     shared = dptally.combine([by_person, others], units="shared").in_words()

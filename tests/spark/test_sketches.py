@@ -199,7 +199,7 @@ def test_integers_and_bytes(spark: Any) -> None:
         ({"key": "word", "count": "number"}, "a sketch reads raw rows, and this source holds counts"),
         ({"key": "word", "collect": False}, "a sketch is released by the driver; leave collect at True."),
         ({"key": "word", "capacity": 10**7}, "capacity must be at most 100000, got 10000000."),
-        ({"key": "word", "sampling": dptally.Ppswor("0.1")}, "takes no sampling"),
+        ({"key": "word", "sampling": dptally.Ppswor("0.1")}, "sampling needs the mechanism"),
         ({"key": "real"}, "keys must be text, bytes or integers, not double."),
         ({"key": "word", "unit": "real"}, "units of a sketch must be text, bytes, integers, dates or times."),
     ],

@@ -147,11 +147,8 @@ class TrieRounds:
     >>> second = rounds.receive({"t*": 50, "a*": 3, "I$": 20})
     >>> second.prefixes
     ('t*',)
-    >>> print(rounds.receive({"the$": 30, "tho*": 2}))
-    3 prefixes, ...
-    ├─ I  ...
-    └─ t…  ...
-       └─ the  ...
+    >>> rounds.receive({"the$": 30, "tho*": 2}) is None
+    True
     """
 
     def __init__(self, plan: TriePlan, *, unit: str | None = None, private: bool = True) -> None:

@@ -8,6 +8,7 @@ are and how many bytes their texts have is counted before a copy is made of any.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,11 +111,14 @@ def _read(
     connection: duckdb.DuckDBPyConnection, place: Path, schema: pa.Schema, most_rows: int, most_bytes: int
 ) -> pa.Table | None:
     """The table; None if it is too large."""
+    import duckdb
     import pyarrow as pa
 
     names = [f"c{number}" for number in range(len(schema))]
     rows, file = f"FROM read_parquet(?) AS held({', '.join(names)})", [glob.escape(str(place.absolute()))]
-    connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    with contextlib.suppress(duckdb.Error):  # in a notebook without ipywidgets there is no bar, and no setting of one
+        connection.execute("SET enable_progress_bar = false")
     kinds = [kind for _, kind, *_ in connection.execute(f"DESCRIBE SELECT * {rows}", file).fetchall()]
     lengths = {"VARCHAR": "strlen({})", "BLOB": "octet_length({})"}
     each = [lengths.get(kind, "16").format(name) for name, kind in zip(names, kinds, strict=True)]
