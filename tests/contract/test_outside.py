@@ -80,6 +80,8 @@ def test_everything_works_for_it(package: Path, tmp_path: Path) -> None:
         ["report", "r.parquet", "-o", "page.html"],
         ["top", "r.parquet", "--json"],
         ["ledger", "show", "l.db"],
+        ["audit", "coin", "--exact", "--settings", "4"],
+        ["audit", "coin", "--delta", "0.1", "--runs", "400", "-q"],
         ["plan", "--epsilon", "1", "--delta", "0.1", "--json"],
     ):
         done = run(package, tmp_path, "-m", "dptally", *command)

@@ -5,6 +5,7 @@ Which audits suit a mechanism, and for which settings, is stated beside its spec
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -83,6 +84,9 @@ def asked_for(name: str) -> tuple[str, ...]:
     Raises:
         InvalidParameter: there is nothing of this name.
     """
+    if name not in ("all", *audited_names()):
+        with contextlib.suppress(InvalidParameter):
+            mechanism_class(name)  # of an installed package, which is found when it is asked for
     known = audited_names()
     if name == "all":
         return known

@@ -18,10 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.explain import Explanation, described
-from dptally.cli.options import given
+from dptally.cli.options import MechanismNames, given
 from dptally.cli.parser import add_command, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.laws.registry import mechanism_names
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 _SEED = 8
-_AUDITED = ("all", *mechanism_names(), "ranges", "heavy_hitters")
+_AUDITED = MechanismNames(("all",), ("ranges", "heavy_hitters"))
 
 
 def add_commands(commands: Commands) -> None:

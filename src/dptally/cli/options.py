@@ -57,12 +57,17 @@ DELTA = "probability that the bound fails; choose it well below one over the num
 
 
 class MechanismNames:
-    """Names of mechanisms as argparse wants choices; one of an installed package is found when it is asked for."""
+    """Names of mechanisms, and others, as argparse wants choices; one of an installed package is found on asking."""
+
+    def __init__(self, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> None:
+        self._before, self._after = before, after
 
     def __iter__(self) -> Iterator[str]:
-        return iter(mechanism_names())
+        return iter((*self._before, *mechanism_names(), *self._after))
 
     def __contains__(self, name: object) -> bool:
+        if name in self._before or name in self._after:
+            return True
         try:
             mechanism_class(name)
         except InvalidParameter:
