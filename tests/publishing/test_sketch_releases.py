@@ -279,7 +279,7 @@ def test_what_is_promised_about_all_releases() -> None:
     others = dptally.publish(people.head(400), key="k", unit="person", epsilon=2, delta="1e-6")
     shared = dptally.combine([by_person, others], units="shared").in_words()
     assert "epsilon = 4" in shared and "all rows of one 'person'" in shared and "in every stream" in shared
-    assert dptally.combine([by_row], units="shared").in_words().startswith("It is (epsilon, delta)-")
+    assert dptally.combine([by_row], units="shared").in_words().startswith("(epsilon = 1, delta = 1e-06)-")
     sample = dptally.sanitize({"a": 900}, "ppswor:0.9", key="k", epsilon=1, delta="1e-6")
     assert "drawn as stated" in dptally.combine([by_row, sample], units="disjoint").in_words()
 
