@@ -32,7 +32,7 @@ class HistogramRounds:
         (epsilon, delta)-differential privacy for adding or removing one device, also against a reader of the release
         who is in league with up to `colluding` devices: they may vote without a coin, or not at all, and tell him. With
         c such votes for a key the reader sees H + c where H + c >= t, that is the count H of the others where
-        H >= t - c; so the law is judged with its own threshold, and the round's is that plus `colluding`.
+        H >= t - c; so the law is verified with its own threshold, and the round's is that plus `colluding`.
 
     References:
         [BC22] section 3, and `dptally.observation_models.SampleAndThreshold` for the exact guarantee.

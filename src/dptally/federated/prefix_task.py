@@ -23,7 +23,7 @@ class HeavyHitterRounds:
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one device, for all rounds together: the plan is
-        judged as a whole (`dptally.verifiers.rounds`). Each round states the whole epsilon and delta: it keeps them
+        verified as a whole (`dptally.verifiers.rounds`). Each round states the whole epsilon and delta: it keeps them
         on its own, and what the rounds keep together is no more. So the sum over rounds that a server records
         overstates what the task spends.
 
@@ -109,7 +109,7 @@ class HeavyHitterRounds:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HeavyHitterRounds:
-        """From parameters as `to_dict` gives them, judged again; or as the class takes them."""
+        """From parameters as `to_dict` gives them, verified again; or as the class takes them."""
         if "plan" not in data:
             return cls(**data)
         plan = TriePlan.from_dict(data["plan"])

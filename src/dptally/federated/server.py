@@ -98,7 +98,7 @@ class Server:
     `finished`: `begin_round`, whose messages it sends; `receive` for each answer; `close_round`.
 
     Guarantee:
-        Each round is judged, exactly, for the epsilon and delta it states, before it is asked. What an attempt spends
+        Each round is verified, exactly, for the epsilon and delta it states, before it is asked. What an attempt spends
         is on disk before the first call leaves. A server that is killed leaves released counts and spending behind,
         never votes; a round that was cut off is asked again, with fresh coins, as a new attempt that is paid for again.
 

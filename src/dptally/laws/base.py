@@ -97,7 +97,7 @@ class ObservationModel(Protocol):
         """The exact probability that a key of this frequency is reported."""
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from; raises PrivacyViolation with the offending pair."""
+        """Verify the table that is drawn from; raises PrivacyViolation with the offending pair."""
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported."""

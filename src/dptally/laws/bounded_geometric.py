@@ -199,7 +199,7 @@ class FastGeometric(ClampedNoise):
     """Geometric noise cut at t, mixed with uniform values: short rational numbers for any bound.
 
     The noise of `BoundedGeometric`, with all mass beyond -t .. t moved to 0, is taken with probability 1 - gamma, a
-    uniform value with probability gamma. t (`reach`) is the smallest number the judge accepts: t - 1 is refused.
+    uniform value with probability gamma. t (`reach`) is the smallest number the verifier accepts: t - 1 is refused.
 
     Guarantee:
         epsilon-differential privacy, delta = 0: by [BV19, Lemma 3.2] for the t given there, by exact comparison for

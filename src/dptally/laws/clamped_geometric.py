@@ -98,7 +98,7 @@ class ClampedGeometric:
         return {value: self.probability(true_frequency, value) for value in range(self.bound + 1)}
 
     def certify(self, epsilon: Fraction | None = None) -> Fraction:
-        """Judge the ratio that is drawn with, and return the loss 1 / r."""
+        """Verify the ratio that is drawn with, and return the loss 1 / r."""
         loss = 1 / self.ratio
         if loss > exp_bounds(self.epsilon if epsilon is None else epsilon, 512)[0]:
             raise PrivacyViolation("the noise shrinks by more than a factor e^epsilon per step.")

@@ -74,8 +74,8 @@ class ClampedNoise(Law):
 
     Guarantee:
         Pure differential privacy, delta = 0. A unit that counts once for one key changes one count by one if it is
-        added or removed (the rows are judged at epsilon), and two counts if it is replaced by another one (they are
-        judged at epsilon / 2, and the number of units is public). Certified in integers before the first draw.
+        added or removed (the rows are verified at epsilon), and two counts if it is replaced by another one (they are
+        verified at epsilon / 2, and the number of units is public). Certified in integers before the first draw.
     """
 
     name = "clamped_noise"
@@ -256,7 +256,7 @@ class ClampedNoise(Law):
         return certify_pure_copies(found, copies=self.keys_changed, epsilon=self.epsilon)
 
     def certify(self) -> Certificate:
-        """Judge the numbers that are drawn from."""
+        """Verify the numbers that are drawn from."""
         return self._certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:

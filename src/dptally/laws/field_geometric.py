@@ -48,10 +48,10 @@ class FieldGeometric(Reporting):
     Why a neighbour's row differs by at most a factor a. Every mass is f plus a mass of Z (or a tail of Z at 0 and B).
     a T_{j+1} <= T_j < a T_{j+1} + a for j >= 1 and M < (1 + a)(T_1 + 1); hence both masses and tails of Z exceed a
     times their neighbour by less than 1 + a. Adding f to both sides pays for it as soon as f (a - 1) >= 1 + a. The
-    judge, `dptally.verifiers.compact`, does not rely on this: it compares all rows of the table itself.
+    verifier, `dptally.verifiers.compact`, does not rely on this: it compares all rows of the table itself.
 
     An element of a cell of s elements is chosen with `element_bits` = k random bits as floor(w s / 2^k): a fixed
-    number of bits, whatever the data. Every element then has chance 1/s up to a factor 1 + s / 2^k, and the judge
+    number of bits, whatever the data. Every element then has chance 1/s up to a factor 1 + s / 2^k, and the verifier
     counts that too.
 
     Error:

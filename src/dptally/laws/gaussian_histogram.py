@@ -1,6 +1,6 @@
 """The sparse histogram with rounded Gaussian noise: for units that touch several keys.
 
-FLINT, which the judge and the table need, is imported with the first use: other laws do without its 10 MB.
+FLINT, which the verifier and the table need, is imported with the first use: other laws do without its 10 MB.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class GaussianHistogram(ThresholdedNoise):
         return CertifiedNoise(self.table, certificate)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold, for all keys of a unit together.
+        """Verify the table that is drawn from, with its threshold, for all keys of a unit together.
 
         Raises:
             PrivacyViolation: with what exceeds delta.
@@ -203,8 +203,8 @@ def calibrate(epsilon: object, delta: object, differing: int) -> tuple[Fraction,
     so somewhere, the threshold would be raised until it is, since a higher threshold can only leave out more.
 
     sigma is found in floating point with 2^-20 of delta to spare and rounded up; T is the smallest threshold of 2 and
-    above for which the judge finds the untabulated law within that delta. (T = 1 would report keys of a single unit
-    more often than not.) Whether the table is private is for the judge to say again.
+    above for which the verifier finds the untabulated law within that delta. (T = 1 would report keys of a single unit
+    more often than not.) Whether the table is private is for the verifier to say again.
 
     Args:
         epsilon: positive, for the unit.

@@ -126,7 +126,7 @@ class TriePlan:
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> TriePlan:
-        """From plain data. The certificate is read, not judged: see `verify`.
+        """From plain data. The certificate is read, not verified: see `verify`.
 
         Raises:
             InvalidParameter: for data that is no plan.
@@ -164,7 +164,7 @@ def plan_trie(
     composition: Composition = "exact",
     single_round: bool = False,
 ) -> TriePlan:
-    """Fix prefix lengths, and choose and judge the law, before any data is read.
+    """Fix prefix lengths, and choose and verify the law, before any data is read.
 
     Args:
         epsilon: for all rounds together; positive.

@@ -237,7 +237,7 @@ class TrieRounds:
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> TrieRounds:
-        """Go on where `to_dict` was called. The law is judged again.
+        """Go on where `to_dict` was called. The law is verified again.
 
         Raises:
             InvalidParameter: for data that is no state of rounds.

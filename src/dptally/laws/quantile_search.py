@@ -100,7 +100,7 @@ class QuantileAnswer:
         upper: largest value of the last bin that may hold it (for continuous kinds, the end of that bin).
         confidence: of both bounds together.
         guarantee: what is promised for all rounds together.
-        certificate: the judge's finding for all rounds together.
+        certificate: the verifier's finding for all rounds together.
     """
 
     q: Fraction

@@ -1,4 +1,4 @@
-"""Rate and threshold for sample-and-threshold in several rounds: guessed in floating point, settled by a judge.
+"""Rate and threshold for sample-and-threshold in several rounds: guessed in floating point, settled by a verifier.
 
 Three ways to see to it that all rounds together are (epsilon, delta)-private:
 
@@ -7,7 +7,7 @@ Three ways to see to it that all rounds together are (epsilon, delta)-private:
   (e, d) of its curve with the smallest threshold / rate is taken, found on a grid.
 - "exact": what l rounds of this very law lose, by `dptally.verifiers.rounds`.
 
-The rate of "exact" is the guessed one less one part in 2048, or less than that where the judge refuses it.
+The rate of "exact" is the guessed one less one part in 2048, or less than that where the verifier refuses it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RoundLaw:
         threshold: the smallest count that is reported.
         rounds: how many rounds there may be.
         composition: "exact", "optimal" or "basic".
-        round_epsilon: at which one round is judged; for "exact" that of all rounds.
+        round_epsilon: at which one round is verified; for "exact" that of all rounds.
         certificate: for all rounds together.
     """
 
@@ -60,7 +60,7 @@ class RoundLaw:
 
 
 def choose_round_law(epsilon: Fraction, delta: Fraction, rounds: int, composition: Composition = "exact") -> RoundLaw:
-    """The law with about the smallest threshold / rate, judged for all rounds together."""
+    """The law with about the smallest threshold / rate, verified for all rounds together."""
     if composition not in COMPOSITIONS:
         raise InvalidParameter(f"composition must be one of {', '.join(map(repr, COMPOSITIONS))}, got {composition!r}.")
     return _choose(epsilon, delta, rounds, composition)
@@ -93,7 +93,7 @@ def certify_round_law(
     epsilon: Fraction,
     delta: Fraction,
 ) -> RoundLaw:
-    """Judge a law that was chosen before, for all rounds together."""
+    """Verify a law that was chosen before, for all rounds together."""
     if composition == "exact" and rounds > 1:
         certificate = certify_rounds(rate, threshold, rounds=rounds, epsilon=epsilon, delta=delta)
         return RoundLaw(rate, threshold, rounds, composition, epsilon, certificate)
@@ -126,7 +126,7 @@ def _best_share(epsilon: Fraction, delta: Fraction, rounds: int) -> tuple[Fracti
 
 
 def _exact(epsilon: Fraction, delta: Fraction, rounds: int) -> RoundLaw:
-    """Guess the best pair, then lower the rate until the judge accepts it."""
+    """Guess the best pair, then lower the rate until the verifier accepts it."""
     guess, threshold = _guessed_pair(float(epsilon), float(delta), rounds)
 
     def judged(parts: int) -> RoundLaw | None:

@@ -70,7 +70,7 @@ class SampleAndThreshold(Law):
     Of the three, (epsilon, delta), p and t, two decide the third: the largest p for a given t, the smallest t for a
     given p. With neither, the pair is taken that makes t / p smallest, which is about the frequency that is reported
     half of the time. All are settled by the exact divergence of binomial rows, for every frequency; see
-    `dptally.verifiers.sampling`. In particular p may exceed 1 - e^-epsilon. With both, they are judged as given.
+    `dptally.verifiers.sampling`. In particular p may exceed 1 - e^-epsilon. With both, they are verified as given.
 
     Guarantee:
         (epsilon, delta)-differential privacy for adding or removing one unit that counts once for one key.

@@ -1,4 +1,4 @@
-"""Rates and thresholds for sample-and-threshold: guessed in floating point, settled by the judge.
+"""Rates and thresholds for sample-and-threshold: guessed in floating point, settled by the verifier.
 
 Two facts make "smallest threshold" and "largest rate" well defined, and searches by halving right. Both hold because
 what is reported with one parameter can be made from what is reported with the other, without looking at the data:

@@ -42,7 +42,7 @@ class Stability(ThresholdedNoise):
     then "report w + s - D if positive", with T - 1 added to the value, which renames outcomes and changes no
     divergence. So rows i and i - 1 for i >= 2 are rows i + s and i + s - 1 of the law "report w - D if positive", all
     of whose neighbouring rows are judged by `certify_shift_table`, which also has the argument for rows so high that a
-    key is always reported. One pair is left: row 1 beside row 0, where nothing is reported. It is judged on its own,
+    key is always reported. One pair is left: row 1 beside row 0, where nothing is reported. It is verified on its own,
     and it is the one that decides T.
 
     Guarantee:
@@ -133,7 +133,7 @@ class Stability(ThresholdedNoise):
         return Band(1, 1, reported[-ENTRY_BYTES:], sure=False)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold."""
+        """Verify the table that is drawn from, with its threshold."""
         return self._certificate
 
     def profile(self, step: Fraction) -> Profile:

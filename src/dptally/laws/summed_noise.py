@@ -147,7 +147,7 @@ class SummedNoise(ThresholdedNoise):
         return CertifiedNoise(table, certificate)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from, with its threshold."""
+        """Verify the table that is drawn from, with its threshold."""
         return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:

@@ -137,7 +137,7 @@ class TopKNoise(Law):
         return {**super().facts(), "size": str(self.size)}
 
     def certify(self) -> Certificate:
-        """Judge the noise that is drawn, and in strict time the distance of the draw."""
+        """Verify the noise that is drawn, and in strict time the distance of the draw."""
         noise: Any = self.noise
         if self.mixing is None:
             ratio = noise.ratio * (1 << _PLACES)
@@ -155,7 +155,7 @@ class TopKNoise(Law):
 
     @cached_property
     def _distance_bits(self) -> int:
-        """In strict time: a whole number b with 2^-b at most half of the distance allowed; see the judge."""
+        """In strict time: a whole number b with 2^-b at most half of the distance allowed; see the verifier."""
         least = (4 * self.size * (self.bound + 1)).bit_length() * self.keep
         return least + (self.mixing or 0) + math.ceil(3 / min(self.epsilon, Fraction(1))).bit_length() + 1
 

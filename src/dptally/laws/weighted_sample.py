@@ -248,7 +248,7 @@ class WeightedSample(Law):
         return CertifiedShiftTable(self.table, values=False, epsilon=self.epsilon, delta=self.delta)
 
     def certify(self) -> Certificate:
-        """Judge the table that is drawn from."""
+        """Verify the table that is drawn from."""
         return (self._certified_table if self.scheme is None else self._certified_rows).certificate
 
     def profile(self, step: Fraction) -> Profile:

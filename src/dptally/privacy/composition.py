@@ -8,7 +8,7 @@
 
 There is a whole curve of pairs (e, d) to choose from, from e = epsilon / l upwards. Any point of the curve is private;
 which one is taken decides how many keys are reported. The choice is made once, in floating point, for a reference
-population and never looks at data; d is then computed from e in integers, rounded down, and the judge checks the
+population and never looks at data; d is then computed from e in integers, rounded down, and the verifier checks the
 result with a different formula.
 """
 
@@ -45,7 +45,7 @@ def share_between_keys(epsilon: Fraction, delta: Fraction, keys: int) -> tuple[F
     if keys == 1:
         return epsilon, delta
     smallest = epsilon / keys
-    # Beyond this e, R alone exceeds delta. The bisection is in floats; what it returns is judged exactly below.
+    # Beyond this e, R alone exceeds delta. The bisection is in floats; what it returns is verified exactly below.
     low, high = float(smallest), float(epsilon)
     for _ in range(80):
         middle = (low + high) / 2

@@ -128,7 +128,7 @@ class Spending:
 def law_part(law: Any, copies: int) -> Part:
     """The part that `copies` draws from a law are: by its profile where that is known, otherwise by epsilon and delta.
 
-    The law of a weighted sample with a sampling scheme has rows that are judged when they are drawn from, and no
+    The law of a weighted sample with a sampling scheme has rows that are verified when they are drawn from, and no
     profile; two-sided geometric noise has the profile of its epsilon.
     """
     facts = law.facts()

@@ -154,7 +154,7 @@ def _lead(guess: float, unit: str) -> str:
 
 
 def _certificate_section(certificate: Certificate | CompactCertificate, file_name: str | None) -> Section:
-    """How the promise was checked, with the numbers of the judge."""
+    """How the promise was checked, with the numbers of the verifier."""
     rows: list[tuple[str, str | Markup]] = []
     if isinstance(certificate, Certificate):
         if certificate.worst_delta:

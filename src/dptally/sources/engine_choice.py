@@ -7,7 +7,7 @@ depends on the rows.
 
 With Polars, one plan of its streaming engine reads the source and counts the rows of each distinct key (or, with a
 unit, finds the distinct pairs of unit and key). DuckDB then brings the keys, which are far fewer, into their canonical
-form and adds up those that have become equal, by the very expressions it uses for every other source.
+form and adds up those that have become equal, by the expressions it uses for every other source.
 """
 
 from __future__ import annotations

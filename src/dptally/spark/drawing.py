@@ -126,7 +126,7 @@ def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], co
 
 @lru_cache(maxsize=8)
 def certified_law(facts: str, table: str) -> Law:
-    """Make the law again from its parameters, judge it here, and compare its table with the driver's.
+    """Make the law again from its parameters, verify it here, and compare its table with the driver's.
 
     Once for each Python worker. Nothing that is drawn from travels, so nothing can be exchanged on the way.
     """

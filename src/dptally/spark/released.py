@@ -30,7 +30,7 @@ class SparkRelease(DataFrame):
 
     Attributes:
         guarantee: what is promised.
-        certificate: the judge's finding on the table the values were drawn from.
+        certificate: the verifier's finding on the table the values were drawn from.
         law: the law of the values.
     """
 

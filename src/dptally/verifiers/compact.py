@@ -1,6 +1,6 @@
-"""The judge of compact histograms: the exact privacy loss of the table that is drawn from.
+"""The verifier of compact histograms: the exact privacy loss of the table that is drawn from.
 
-Like `dptally.verifiers.tables`, this file shares no code with what it judges, not even a bound of the exponential.
+Like `dptally.verifiers.tables`, this file shares no code with what it verifies, not even a bound of the exponential.
 
 The statement. A release is a polynomial p with N coefficients over a field of q elements. A key is a point x of the
 field, p(x) is an element, and an element means a value. Write E_c(y) for the chance that the element y is put at a key
@@ -49,7 +49,7 @@ _PRECISION = 512
 
 @dataclass(frozen=True)
 class CompactCertificate:
-    """What the judge found. All numbers are exact.
+    """What the verifier found. All numbers are exact.
 
     Attributes:
         epsilon: what was promised for one unit.
@@ -94,7 +94,7 @@ def certify_compact(
     changes: int,
     epsilon: Fraction,
 ) -> CompactCertificate:
-    """Judge the law that compact histograms draw from.
+    """Verify the law that compact histograms draw from.
 
     Args:
         tails: T_1 .. T_R, the mass of noise at and beyond 1 .. R, in units of 1 / size.

@@ -1,4 +1,4 @@
-"""The judge of Gaussian noise with a threshold: every key of a unit at once, on the very table that is drawn from.
+"""The verifier of Gaussian noise with a threshold: every key of a unit at once, on the table in use.
 
 This module shares no code with the builder of the table and reads nothing but the bytes that the compiled sampler
 reads. Whoever doubts the guarantee needs to believe this file and the balls of FLINT.
@@ -101,7 +101,7 @@ def certify_gaussian_table(
     epsilon: Fraction,
     delta: Fraction,
 ) -> Certificate:
-    """Judge the law "count + Z if at least the threshold" for units of several keys; see the module for the argument.
+    """Verify the law "count + Z if at least the threshold" for units of several keys; see the module for the argument.
 
     The table holds 2R thresholds c_0 <= c_1 <= ... as little-endian 128-bit integers. With u uniform on 0 .. 2^128 - 1,
     D is the number of thresholds that are at most u, and Z = R - D, from -R to R.

@@ -1,4 +1,4 @@
-"""The judge of pure laws: exact largest ratio of neighbouring rows, on the very numbers that are drawn from.
+"""The verifier of pure laws: exact largest ratio of neighbouring rows, on the numbers in use.
 
 Like `dptally.verifiers.tables`, from which it takes nothing but the certificate and the lower bound of the
 exponential, this module shares no code with the builders of laws.
@@ -42,10 +42,10 @@ _Comparison = tuple[int, int, int]  # masses of one outcome in rows c and c + 1,
 
 
 def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> Certificate:
-    """Judge a law given row by row: rows[i][v] is the mass of the v-th outcome, as integers.
+    """Verify a law given row by row: rows[i][v] is the mass of the v-th outcome, as integers.
 
     Every row must have the same sum, the common denominator, and the same number of outcomes. Only the given rows are
-    judged, each with its neighbour.
+    verified, each with its neighbour.
 
     Raises:
         PrivacyViolation: if a row is not a law, or an outcome's ratio exceeds e^epsilon.
@@ -65,7 +65,7 @@ def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> Ce
 def certify_clamped_noise(
     masses: Sequence[int], *, uniform: int, bound: int, epsilon: Fraction, table_sha256: str | None = None
 ) -> Certificate:
-    """Judge the law "count plus noise, clamped to 0 .. bound, mixed with uniform values".
+    """Verify the law "count plus noise, clamped to 0 .. bound, mixed with uniform values".
 
     With integers M_R, ..., M_0, ..., M_{-R} (`masses`, of odd length, from the largest noise to the smallest), g
     (`uniform`) and B (`bound`), and N = sum of the masses + (B + 1) g, row c for c = 0 .. B is
@@ -115,7 +115,7 @@ def _noise_comparisons(masses: Sequence[int], uniform: int, bound: int) -> Itera
 
 
 def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fraction) -> Certificate:
-    """Judge the law of `certify_clamped_noise` from the bytes that are drawn from, with N = 2^128.
+    """Verify the law of `certify_clamped_noise` from the bytes that are drawn from, with N = 2^128.
 
     The table holds thresholds c_0 <= c_1 <= ... <= c_{2R} as little-endian 128-bit integers. With u uniform on
     0 .. N - 1 and D the number of thresholds that are at most u, the noise is R - D if D <= 2R; otherwise the value is
@@ -135,7 +135,7 @@ def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fra
 
 
 def certify_geometric_noise(ratio: int, *, bound: int, epsilon: Fraction) -> Certificate:
-    """Judge the law "count plus two-sided geometric noise, clamped to 0 .. bound", which has no table.
+    """Verify the law "count plus two-sided geometric noise, clamped to 0 .. bound", which has no table.
 
     The noise has P[Z = z] = (1 - r) / (1 + r) r^|z| with r = `ratio` / 2^128. Rows c and c + 1 have at an inner value v
     the masses of Z = v - c and Z = v - c - 1; at the value 0 they have P[Z <= -c] = r^c / (1 + r) and the same with
@@ -154,7 +154,7 @@ def certify_geometric_noise(ratio: int, *, bound: int, epsilon: Fraction) -> Cer
 def certify_hidden_difference(
     *, size: int, keep: int, bound: int, mixing: int, scale_bits: int, label_bits: int, epsilon: Fraction
 ) -> None:
-    """Judge whether a random release hides that a pure mechanism M is drawn from within a small distance d only.
+    """Verify whether a random release hides that a pure mechanism M is drawn from within a small distance d only.
 
     M' is within d = bound size (keep + 2) / 2^scale_bits + (keep + 1) size / 2^label_bits of M for all data. It is
     released with probability 1 - 2^-g, g = `mixing`, and otherwise a random histogram that gives every release at least
@@ -192,7 +192,7 @@ def certify_prefixes(table: bytes, masses: Sequence[int], *, uniform: int, bound
 
 
 def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction) -> Certificate:
-    """Judge a unit that touches up to `copies` keys, each through a law with the given certificate.
+    """Verify a unit that touches up to `copies` keys, each through a law with the given certificate.
 
     Keys are drawn independently, so ratios multiply: `copies` times the epsilon of one key holds. For noise whose ratio
     attains e^epsilon both ways this cannot be improved, although all counts move in the same direction: the outcome
@@ -212,7 +212,7 @@ def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction)
 
 
 def certify_rounded_counters(one_step: Certificate, *, distance: Fraction, epsilon: Fraction) -> Certificate:
-    """Judge counters with fractions that are rounded at random to whole ones before they are drawn for.
+    """Verify counters with fractions that are rounded at random to whole ones before they are drawn for.
 
     A counter y >= 0 is rounded to floor(y) or the whole number above, so that its mean is y, and a law whose
     neighbouring rows have ratios of at most rho = `one_step.worst_ratio` draws for it. Neighbouring data sets have

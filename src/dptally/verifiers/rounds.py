@@ -1,6 +1,6 @@
-"""The judge of sample-and-threshold in several rounds: the exact profile of one round, composed exactly.
+"""The verifier of sample-and-threshold in several rounds: the exact profile of one round, composed exactly.
 
-One round is judged by `dptally.verifiers.sampling` at one factor. Here it is judged at many, which says far more
+One round is verified by `dptally.verifiers.sampling` at one factor. Here it is verified at many, which says far more
 than "(e, d)-private": nearly all of the privacy loss of a round is close to 0, and that is what adds up slowly.
 
 The profile. For a factor a > 0 let h(a) be the largest divergence H_a(P, Q) = sum of max(0, P(v) - a Q(v)) over all
@@ -28,7 +28,7 @@ from dptally.verifiers.tables import Certificate
 __all__ = ["LARGEST_ROUNDS", "STEPS", "certify_rounds", "composed_delta", "sampling_profile"]
 
 LARGEST_ROUNDS = 64
-STEPS = 24  # epsilon is this many steps g: more make the bound tighter, and the judge slower
+STEPS = 24  # epsilon is this many steps g: more make the bound tighter, and the verifier slower
 _FARTHEST = 12 * STEPS
 _RATE_ONE = 1 << 32
 _LOWEST, _HIGHEST = 6, 12  # times epsilon: losses beyond are merged
@@ -38,7 +38,7 @@ _MOST_TRIALS = 1 << 17  # whole powers beyond are too long
 def certify_rounds(
     rate: Fraction, threshold: int, *, rounds: int, epsilon: Fraction, delta: Fraction, steps: int = STEPS
 ) -> Certificate:
-    """Judge `rounds` rounds of "keep each unit with probability `rate`, report counts from `threshold` on".
+    """Verify `rounds` rounds of "keep each unit with probability `rate`, report counts from `threshold` on".
 
     In each round a unit counts once for at most one key, and is kept by a coin of its own for this round.
 

@@ -1,4 +1,4 @@
-"""The judge of sample-and-threshold: an upper bound, exact to 2^-200, of the divergence of all neighbouring rows.
+"""The verifier of sample-and-threshold: an upper bound, exact to 2^-200, of the divergence of all neighbouring rows.
 
 Like `dptally.verifiers.tables`, this shares no code with what chooses rates and thresholds or draws. A row here is a
 binomial law whose parameters are the whole table: a rate p, a multiple of 2^-32, and a threshold t.
@@ -65,7 +65,7 @@ def sampling_digest(rate: Fraction, threshold: int) -> str:
 
 
 def certify_sampling(rate: Fraction, threshold: int, *, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge "keep each unit with probability `rate`, report counts from `threshold` on"; see the top of this file.
+    """Verify "keep each unit with probability `rate`, report counts from `threshold` on"; see the top of this file.
 
     Args:
         rate: a multiple of 2^-32 strictly between 0 and 1.

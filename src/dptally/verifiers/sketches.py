@@ -1,4 +1,4 @@
-"""The judge of what is released from sketches: exact privacy loss of the noise table that is drawn from.
+"""The verifier of what is released from sketches: exact privacy loss of the noise table that is drawn from.
 
 Like `dptally.verifiers.tables`, this shares no code with the builders of tables. It relies on two facts about sketches
 of neighbouring streams, which are proved in [LT25] and checked in `tests/exact/test_sketch_lemmas.py` by enumeration on
@@ -31,7 +31,7 @@ def certify_shared_noise(
     epsilon: Fraction,
     delta: Fraction,
 ) -> Certificate:
-    """Judge "counter + L + eta if at least the threshold", L fresh for each key, eta shared by all keys.
+    """Verify "counter + L + eta if at least the threshold", L fresh for each key, eta shared by all keys.
 
     The table holds the law of L and of eta: thresholds c_0 <= c_1 <= ... of 128 bits, P[D <= d] = c_d / 2^128, and the
     noise is R - D, where 2R is the number of thresholds.
@@ -106,7 +106,7 @@ def certify_shared_noise(
 def certify_summed_noise(
     table: bytes, *, threshold: int, grid: int, distance: Fraction, epsilon: Fraction, delta: Fraction
 ) -> Certificate:
-    """Judge counters with fractions: rounded at random to a grid, noise added, kept from the threshold on.
+    """Verify counters with fractions: rounded at random to a grid, noise added, kept from the threshold on.
 
     A key of counter y >= 0 (a fraction) is rounded to U = floor(g y) or the whole number above, so that E[U] = g y; if
     U is 0 it is not reported, otherwise U + Z is reported if it is at least `threshold`. `grid` is g; Z has the law of

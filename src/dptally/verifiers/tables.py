@@ -1,4 +1,4 @@
-"""The judge: exact privacy loss of the very table that is drawn from.
+"""The verifier: exact privacy loss of the table in use.
 
 This module shares no code with the builders of tables, not even the bounds of the exponential, and reads nothing but
 the bytes that the compiled sampler reads. Whoever doubts a guarantee needs to believe this file alone.
@@ -48,14 +48,14 @@ _MOST_COPIES = 10_000  # beyond, the exact sums take minutes
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the judge found. All numbers are exact.
+    """What the verifier found. All numbers are exact.
 
     Attributes:
-        epsilon: the epsilon at which one key's law was judged.
+        epsilon: the epsilon at which one key's law was verified.
         delta: the delta that one key's law had to keep.
         worst_delta: the largest divergence found, for a rational lower bound of e^epsilon within 2^-500 of it.
         worst_pair: the pair of frequencies that attains it; the first one's row exceeds the second one's.
-        rows_checked: how many rows were compared; the argument for all others is at the judge's function.
+        rows_checked: how many rows were compared; the argument for all others is at the verifier's function.
         table_sha256: of the bytes that are drawn from.
         copies: how many keys one unit may touch.
         total_epsilon: what holds for a unit that touches that many keys.
@@ -109,7 +109,7 @@ class Certificate:
 
 
 def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge the law "report w - D if positive", or its version that reports the key without the value.
+    """Verify the law "report w - D if positive", or its version that reports the key without the value.
 
     The table holds W - 1 thresholds c_0 <= c_1 <= ... <= c_{W-2} as little-endian 128-bit integers, and c_{W-1} = N =
     2^128 is understood. With u uniform on 0 .. N-1, D is the number of thresholds that are at most u. Hence
@@ -166,7 +166,7 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
 
 
 def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge the law "report w + 1 - ceil(c / 2) if c < 2w", c the number of thresholds at most a random number.
+    """Verify the law "report w + 1 - ceil(c / 2) if c < 2w", c the number of thresholds at most a random number.
 
     Thresholds t_0 <= t_1 <= ... are little-endian 128-bit integers, at most 2W of them; all that would follow are
     N = 2^128, and the random number is uniform on 0 .. N-1. With F(c) = t_c, the mass of passing at most c thresholds
@@ -270,10 +270,10 @@ class Band:
 
 
 def certify_bands(bands: Iterable[Band], *, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge rows of a law where consecutive ones are neighbours; those of other frequencies are not compared.
+    """Verify rows of a law where consecutive ones are neighbours; those of other frequencies are not compared.
 
     A band that follows one of the frequency below it is compared with it, both ways. Frequency 0, which is never
-    reported, stands before a band of frequency 1. Only these rows are judged; the argument for the others is the
+    reported, stands before a band of frequency 1. Only these rows are verified; the argument for the others is the
     builder's.
 
     Raises:
@@ -303,10 +303,10 @@ def certify_bands(bands: Iterable[Band], *, epsilon: Fraction, delta: Fraction) 
 
 
 def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge a law given row by row: rows[i][0] is "not reported", rows[i][v] the v-th outcome, as integers.
+    """Verify a law given row by row: rows[i][0] is "not reported", rows[i][v] the v-th outcome, as integers.
 
     Every row must have the same sum, the common denominator; a shorter row has zeros at its end. Only the given rows
-    are judged, each with its neighbour: whoever draws for higher frequencies needs an argument of their own.
+    are verified, each with its neighbour: whoever draws for higher frequencies needs an argument of their own.
 
     Raises:
         PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
@@ -360,7 +360,7 @@ def _hash(table: bytes) -> str:
 
 
 def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delta: Fraction) -> Certificate:
-    """Judge a unit that touches up to `copies` keys, each through a law with the given certificate.
+    """Verify a unit that touches up to `copies` keys, each through a law with the given certificate.
 
     By [KOV15, Thm. 3.3] `copies` mechanisms, each (e, d)-differentially private, are together (epsilon, D)-private
     with

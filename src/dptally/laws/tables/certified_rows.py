@@ -1,4 +1,4 @@
-"""Draws from rows that are made when they are needed, each judged before it is drawn from."""
+"""Draws from rows that are made when they are needed, each verified before it is drawn from."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CertifiedRows:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The judge's finding on the first rows."""
+        """The verifier's finding on the first rows."""
         bands = self._rows.bands(range(1, _FIRST_ROWS + 1))
         return certify_bands(bands, epsilon=self._epsilon, delta=self._delta)
 
@@ -54,7 +54,7 @@ class CertifiedRows:
         """One independent draw for each frequency; 0 means not reported.
 
         Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the rows,
-        each of which has passed the judge. A draw takes 128 random bits, for frequency 0 too, in the order of keys:
+        each of which has passed the verifier. A draw takes 128 random bits, for frequency 0 too, in the order of keys:
         which bits are a key's does not depend on the frequencies of others.
         """
         reported = np.zeros(len(frequencies), dtype=np.int64)
@@ -68,7 +68,7 @@ class CertifiedRows:
         return reported
 
     def _judge(self, run: list[Band]) -> None:
-        """Judge a row beside its neighbours; the refusal does not name them: their frequencies are private."""
+        """Verify a row beside its neighbours; the refusal does not name them: their frequencies are private."""
         refused = False
         try:
             certify_bands(run, epsilon=self._epsilon, delta=self._delta)
@@ -89,7 +89,7 @@ class CertifiedRows:
             yield sampler, band, wanted[band.frequency]
 
     def _certified(self, frequencies: list[int]) -> Iterator[tuple[_core.ShiftTable, Band]]:
-        """Samplers for sorted frequencies, after the judge has seen each row beside its neighbours."""
+        """Samplers for sorted frequencies, after the verifier has seen each row beside its neighbours."""
         missing = [frequency for frequency in frequencies if frequency not in self._samplers]
         for frequency in frequencies:
             if frequency in self._samplers:

@@ -22,7 +22,7 @@ _BATCH = 1 << 14  # keys per call into the native core: 256 KB of random words, 
 
 
 class CertifiedShiftTable:
-    """A table of thresholds that has passed the judge, and draws from it.
+    """A table of thresholds that has passed the verifier, and draws from it.
 
     The bytes are immutable and are the ones the certificate's hash is of; the native sampler copies them once, here.
 
@@ -56,7 +56,7 @@ class CertifiedShiftTable:
 
 
 class CertifiedValueTable:
-    """A table of the optimal law with values that has passed the judge, and draws from it.
+    """A table of the optimal law with values that has passed the verifier, and draws from it.
 
     Args:
         table: thresholds as little-endian 128-bit integers, see `certify_value_table`.
@@ -83,7 +83,7 @@ class CertifiedValueTable:
 
 
 class ValueSampler:
-    """Draws from a table of the optimal law with values, judged or not."""
+    """Draws from a table of the optimal law with values, verified or not."""
 
     def __init__(self, table: bytes) -> None:
         self._end = len(table) // 32 + 2  # from here on rows are shifts of each other
@@ -105,11 +105,11 @@ class ValueSampler:
 
 
 class CertifiedNoise:
-    """A table of noise on -R .. R that has passed a judge of its own, and draws from it.
+    """A table of noise on -R .. R that has passed a verifier of its own, and draws from it.
 
     Args:
         table: 2R thresholds as little-endian 128-bit integers: P[D <= d] for the noise R - D.
-        certificate: the judge's finding on these bytes.
+        certificate: the verifier's finding on these bytes.
     """
 
     def __init__(self, table: bytes, certificate: Certificate) -> None:
