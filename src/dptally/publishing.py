@@ -24,12 +24,21 @@ if TYPE_CHECKING:
     from dptally.laws.registry import CompactMechanism, TableMechanism
     from dptally.laws.spec import Mechanism, Question, Spec
     from dptally.laws.specs.compact import Compact
+    from dptally.laws.specs.dense import Dense
+    from dptally.laws.specs.gaussian import Gaussian
+    from dptally.laws.specs.misra_gries import MisraGries
+    from dptally.laws.specs.sample_and_threshold import SampleAndThreshold
+    from dptally.laws.specs.sparse import Sparse
+    from dptally.laws.specs.stability import Stability
+    from dptally.laws.specs.weighted_sample import WeightedSample
     from dptally.ledger.paying import AnyLedger
     from dptally.publish_options import PublishOptions
     from dptally.releases.compact_release import CompactRelease
     from dptally.releases.table_release import TableRelease
     from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
+
+    TypedTable = WeightedSample | Stability | Gaussian | SampleAndThreshold | MisraGries | Dense | Sparse
 
 __all__ = ["Opened", "publish", "publish_spec", "sanitize"]
 
@@ -99,7 +108,11 @@ def publish(
 
 @overload
 def publish(
-    source: Any, *, mechanism: TableMechanism = ..., collect: Literal[True] = ..., **options: Unpack[PublishOptions]
+    source: Any,
+    *,
+    mechanism: TableMechanism | TypedTable = ...,
+    collect: Literal[True] = ...,
+    **options: Unpack[PublishOptions],
 ) -> TableRelease: ...
 
 
