@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack, overload
 
 from dptally.errors import InvalidParameter
 from dptally.laws.registry import USUAL, read_mechanism
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
 
-    TypedTable = WeightedSample | Stability | Gaussian | SampleAndThreshold | MisraGries | Dense | Sparse
+    TypedTable: TypeAlias = WeightedSample | Stability | Gaussian | SampleAndThreshold | MisraGries | Dense | Sparse
 
 __all__ = ["Opened", "publish", "publish_spec", "sanitize"]
 

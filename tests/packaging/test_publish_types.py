@@ -24,6 +24,9 @@ counts = {"a": 1}
 assert_type(dptally.publish(counts, epsilon=1, delta="1e-6"), dptally.TableRelease)
 assert_type(dptally.publish(counts, epsilon=1, delta="1e-6", mechanism="stability"), dptally.TableRelease)
 assert_type(dptally.publish(counts, epsilon=1, mechanism="compact", universe="ipv4"), dptally.CompactRelease)
+assert_type(dptally.publish(counts, epsilon=1, mechanism=dptally.Compact(universe="ipv4")), dptally.CompactRelease)
+assert_type(dptally.publish(counts, epsilon=1, mechanism=dptally.Sparse(universe="ipv4")), dptally.TableRelease)
+dptally.load("r.parquet").top(3).height
 
 def by_name(name: str) -> None:
     found = dptally.publish(counts, epsilon=1, mechanism=name)
