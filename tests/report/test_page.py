@@ -91,7 +91,7 @@ def test_a_release_that_is_not_private_says_so_first(written: tuple[str, Any, st
     """A seeded release has a warning before everything else, and no other has one."""
     kind, release, text = written
     assert ("NOT PRIVATE" in text) == (kind == "seeded") == (not release.guarantee.private)
-    assert ("Let a coin decide" in text) != (kind == "seeded")
+    assert ("Suppose a fair coin decides" in text) != (kind == "seeded")
 
 
 def test_the_table_is_the_top_of_the_release(written: tuple[str, Any, str]) -> None:

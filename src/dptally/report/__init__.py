@@ -1,4 +1,4 @@
-"""The page of a release: one HTML file that shows what is promised, what is there and what is hidden.
+"""The page of a release: one HTML file that shows what is guaranteed, what is there and what is hidden.
 
 It loads nothing, works without scripts, and is drawn from nothing but the release. `write` makes the file, `page` the
 text of it; `make_report` and `write_charts` give its charts as SVG and PNG.

@@ -180,14 +180,14 @@ def check_format(path: Path) -> str:
 
 
 def shorten(text: str, width: float) -> str:
-    """Text cut to about this many pixels, with an ellipsis; wide letters count twice.
+    """Text cut to about this many pixels, with an ellipsis; wide letters count twice, capitals one and a third.
 
     >>> shorten("a long word", 40)
     'a lon…'
     """
     room, kept = width / _LETTER, ""
     for letter in text:
-        room -= 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        room -= 2 if unicodedata.east_asian_width(letter) in "WF" else 4 / 3 if letter.isupper() else 1
         if room < 0:
             return kept[:-1] + "…"
         kept += letter

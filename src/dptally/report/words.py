@@ -1,4 +1,4 @@
-"""What is promised, in words for people who have never heard of differential privacy, and where it comes from."""
+"""The guarantee in words for people who have never heard of differential privacy, and where it comes from."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def _guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
 
 
 def _guarantee_section(guarantee: Guarantee) -> Section:
-    """What is promised, first in plain words, then in the words of the definition."""
+    """The guarantee, first in plain words, then in the words of the definition."""
     if not guarantee.private:
-        body = paragraph("Nothing is promised. The draw was seeded, so that it can be repeated, for a test.")
-        return Section("guarantee", "What is promised", body)
+        body = paragraph("There is no guarantee. The release was sampled from a seed, so that a test can repeat it.")
+        return Section("guarantee", "Guarantee", body)
     unit = "row" if guarantee.elements_per_unit == 1 else "unit"
     if guarantee.unit is not None:
         unit = f"“{key_label(guarantee.unit, longest=_LONGEST_NAME)}”"
@@ -120,17 +120,17 @@ def _guarantee_section(guarantee: Guarantee) -> Section:
     conditional = guarantee.mechanism == "sanitized_sample" or guarantee.most_distinct_keys is not None
     plain = listed(
         join(
-            f"Let a coin decide whether one {unit} is left out of the data. Whoever sees the release, and knows all "
-            "the rest of the data, guesses how the coin fell correctly with at most ",
+            f"Suppose a fair coin decides whether one {unit} is removed. Anyone who sees the release, even knowing "
+            "all other data, guesses the outcome correctly with probability at most ",
             tag("strong", percent(guess, up=True)),
-            "; without the release it is 50 %.",
+            " (50 % without it).",
         ),
         join(
-            "Somebody who may be wrong about 5 % of those who are not in the data recognises at most ",
+            "A membership test with a 5 % false-positive rate detects at most ",
             tag("strong", percent(caught, up=True)),
-            " of those who are.",
+            " of the actual members.",
         ),
-        "This holds for whatever is computed from the release later, by anyone, with whatever else is known.",
+        "This holds for everything that anyone computes from the release later, whatever else they know.",
         "Other releases of the same data add up: with another one of the same kind, epsilon and delta double at most.",
         "All of this holds under a condition, which the definition below states." if conditional else None,
     )
@@ -140,11 +140,11 @@ def _guarantee_section(guarantee: Guarantee) -> Section:
         paragraph(str(guarantee)),
         open=conditional,
     )
-    return Section("guarantee", "What is promised", join(lead, plain, exact))
+    return Section("guarantee", "Guarantee", join(lead, plain, exact))
 
 
 def _lead(guess: float, unit: str) -> str:
-    """The promise in a sentence, no stronger than it is."""
+    """The guarantee in a sentence, no stronger than it is."""
     if guess <= _WELL:
         told = f"Nobody can tell well from this release whether any one {unit} was in the data"
         return f"{told}, whatever they know already."
@@ -154,7 +154,7 @@ def _lead(guess: float, unit: str) -> str:
 
 
 def _certificate_section(certificate: Certificate | CompactCertificate, file_name: str | None) -> Section:
-    """How the promise was checked, with the numbers of the verifier."""
+    """How the guarantee was verified, with the numbers of the verifier."""
     rows: list[tuple[str, str | Markup]] = []
     if isinstance(certificate, Certificate):
         if certificate.worst_delta:
@@ -171,16 +171,16 @@ def _certificate_section(certificate: Certificate | CompactCertificate, file_nam
     rows.append(("SHA-256 of the table", tag("code", certificate.table_sha256, class_="hash")))
     body = join(
         paragraph(
-            "The guarantee is not taken from a formula. Before anything was drawn, an independent judge computed the "
-            "privacy loss of the table of integers that the release was sampled from. It was computed again when "
-            "this page was written, from the parameters in the file, with the same result."
+            "Privacy is verified, not assumed. Before sampling, an independent verifier computed the exact privacy "
+            "loss of the probability table in use, in integers. It was computed again when this page was written, from the "
+            "parameters in the file, with the same result."
         ),
         paragraph(str(certificate)),
         facts(rows),
-        paragraph("Whoever has the file can check it again:"),
+        paragraph("Anyone who has the file can verify it again:"),
         command(f"dptally verify {shell_word(file_name or 'FILE')}"),
     )
-    return Section("certificate", "How it was checked", body)
+    return Section("certificate", "Verification", body)
 
 
 def _found(worst: float, allowed: float) -> str:
