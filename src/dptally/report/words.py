@@ -172,8 +172,8 @@ def _certificate_section(certificate: Certificate | CompactCertificate, file_nam
     body = join(
         paragraph(
             "Privacy is verified, not assumed. Before sampling, an independent verifier computed the exact privacy "
-            "loss of the probability table in use, in integers. It was computed again when this page was written, from the "
-            "parameters in the file, with the same result."
+            "loss of the probability table in use, in integers. It was computed again when this page was written, "
+            "from the parameters in the file, with the same result."
         ),
         paragraph(str(certificate)),
         facts(rows),
