@@ -115,8 +115,8 @@ def _arguments(content: bytes) -> object:
 TARGETS: dict[str, Callable[[], Target]] = {
     "release": lambda: _whole("weighted_sample", "dense", "sampled", "keys_only"),
     "release_facts": lambda: _facts("weighted_sample", "sampled", "gaussian", "dense", "sparse", "sketch_release"),
-    "compact": lambda: _checked("old_compact"),
-    "compact_facts": lambda: _facts("compact", "old_compact"),
+    "compact": lambda: _checked("old_polynomial"),
+    "compact_facts": lambda: _facts("compact", "old_polynomial"),
     "ranges_facts": lambda: _facts("ranges_dense", "ranges_sample_and_threshold", "old_ranges"),
     "tree_facts": lambda: _facts("tree", "old_prefixes"),
     "sketch": lambda: _checked("sketch_single", "sketch_users", "sketch_numbers", "sketch_summed"),
