@@ -20,8 +20,9 @@ __all__ = ["register"]
 def register(mechanism: type[Mechanism], *, law: type[Law], draw: Draw) -> None:
     """Add a mechanism under its name: publish, plan, explain, save, load, verify, ledgers, reports and audits take it.
 
-    Our verifiers check the rows of its law, if that is a `dptally.laws.finite.FiniteLaw`. A law of another kind brings
-    a verifier of its own, and every release of it says which package certified it. No name can be replaced.
+    Our verifiers check the rows of its law, if that is a `dptally.laws.finite.FiniteLaw` which leaves `rows`, `certify`
+    and `draw` as they are. A law of another kind brings a verifier of its own, and every release of it says which
+    package certified it. No name can be replaced.
 
     An installed package names a function that calls this in its entry points, group ``dptally.mechanisms``; it is
     called when a name is asked for that the package does not have.
@@ -43,4 +44,8 @@ def register(mechanism: type[Mechanism], *, law: type[Law], draw: Draw) -> None:
         raise InvalidParameter("draw must be a function of a question, a summary and bits.")
     add_mechanism(mechanism, law)
     add_draw(mechanism.name, draw)
-    law.certified_by = None if issubclass(law, FiniteLaw) else law.__module__.partition(".")[0]
+    # Our verifier speaks for a law only if what it looks at is what is certified and drawn from.
+    ours = issubclass(law, FiniteLaw) and all(
+        getattr(law, name) is getattr(FiniteLaw, name) for name in ("certify", "draw", "rows")
+    )
+    law.certified_by = None if ours else law.__module__.partition(".")[0]

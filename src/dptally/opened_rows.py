@@ -30,7 +30,7 @@ _SPARSE = Fraction(1, 100)  # rates up to it sample rows while reading
 
 
 class OpenedRows:
-    """Private data of one release. What is read is summarised anew for each question, or kept where rounds ask again.
+    """Private data of one release. What is read is summarised for each question, or kept where rounds ask again.
 
     Args:
         rows: opened, their columns checked.

@@ -36,7 +36,7 @@ def report_of_compact(release: CompactRelease, asked: Asked) -> Report:
             join(
                 paragraph(
                     "This release lists no keys. Every key of the universe has a value, whether anybody has it or not, "
-                    "and whoever holds the file can ask for any of them; asking costs no privacy."
+                    "and anyone who holds the file can ask for any of them; asking costs no privacy."
                 ),
                 figure(chart),
                 number_table("Distance of one key's value from its count", ["Sure", "At most"], rows, words=0),

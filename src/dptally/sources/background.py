@@ -1,4 +1,4 @@
-"""Batches produced in another thread, so that whoever waits for them can stop."""
+"""Batches produced in another thread, so that the one who waits for them can stop."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fra
     """Verify a law given row by row: rows[i][0] is "not reported", rows[i][v] the v-th outcome, as integers.
 
     Every row must have the same sum, the common denominator; a shorter row has zeros at its end. Only the given rows
-    are verified, each with its neighbour: whoever draws for higher frequencies needs an argument of their own.
+    are verified, each with its neighbour: drawing for higher counts needs an argument of its own.
 
     Raises:
         PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
