@@ -13,6 +13,7 @@ collects what is released.
     publish on cluster   the same with collect=False
     choose           distinct (unit, key), row_number by rand(), groupBy(key).count()
     publish units    at most 3 keys of each unit, chosen by secret tags
+    publish rounds   sizes of units measured, keys found in rounds, counts of those (the automatic choice)
 """
 
 from __future__ import annotations
@@ -74,9 +75,10 @@ def jobs(frame: Any, units: bool) -> dict[str, tuple[Callable[[], object], str]]
         "publish on cluster": (lambda: dptally.publish(frame, collect=False, **request), "count"),
     }
     if units:
-        bounded = {**request, "unit": "unit", "max_keys_per_unit": KEYS_PER_UNIT}
+        bounded = {**request, "unit": "unit", "max_keys_per_unit": KEYS_PER_UNIT, "mechanism": "weighted_sample"}
         found["choose"] = (choose, "choose")
         found["publish units"] = (lambda: dptally.publish(frame, **bounded), "choose")
+        found["publish rounds"] = (lambda: dptally.publish(frame, **request, unit="unit"), "choose")
     return found
 
 

@@ -11,8 +11,10 @@
 
 namespace nb = nanobind;
 
-void bind_keyed_hash(nb::module_& module);   // keyed_hash.cpp
-void bind_misra_gries(nb::module_& module);  // misra_gries.cpp
+void bind_keyed_hash(nb::module_& module);        // keyed_hash.cpp
+void bind_misra_gries(nb::module_& module);       // misra_gries.cpp
+void bind_outward_steps(nb::module_& module);     // outward_steps.cpp
+void bind_reporting_search(nb::module_& module);  // reporting_search.cpp
 
 template <typename T>
 using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -219,4 +221,6 @@ NB_MODULE(_core, module) {
                nb::arg("keep"));
     bind_keyed_hash(module);
     bind_misra_gries(module);
+    bind_outward_steps(module);
+    bind_reporting_search(module);
 }

@@ -7,8 +7,8 @@ from typing import Any
 
 from summary import Task
 
+from dptally.report.axes import Linear, Log, short_number
 from dptally.report.drawing import Canvas, Chart, grid, shorten
-from dptally.report.scales import Linear, Log, Scale, short_number
 
 __all__ = ["draw_charts"]
 
@@ -79,7 +79,7 @@ def _panel(rows: list[dict[str, Any]], heading: str, column: str, axis: str) -> 
     bottom = _ROW * len(shown) + 4
     canvas = Canvas(_WIDTH, bottom + 36)
     left, right = _LABELS, _WIDTH - 14
-    x: Scale = (
+    x: Linear = (
         Log(min(numbers) / 1.15, 1.15 * max(numbers), left, right)
         if logarithmic
         else Linear(0, max(numbers), left, right)

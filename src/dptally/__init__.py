@@ -9,8 +9,8 @@ The public names, loaded when first used so that importing the package stays che
 - `publish_quantiles(source, value=, low=, high=, epsilon=, ...)` makes a `RangeRelease`, which answers quantiles and
   ranges; `load_ranges(path)` reads one back and nothing else; `find_quantile` searches one quantile;
 - `publish_heavy_hitters(source, key=, epsilon=, ...)` finds frequent strings, as a tree of prefixes;
-- `WeightedSample`, `Stability`, `Gaussian`, `SampleAndThreshold`, `MisraGries`, `Dense`, `Sparse` and `Compact` are
-  mechanisms with their options, for ``publish(mechanism=...)``;
+- `WeightedSample`, `Stability`, `Gaussian`, `Rounds`, `SampleAndThreshold`, `MisraGries`, `Dense`, `Sparse` and
+  `Compact` are mechanisms with their options, for ``publish(mechanism=...)``;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dptally.laws.specs.dense import Dense
     from dptally.laws.specs.gaussian import Gaussian
     from dptally.laws.specs.misra_gries import MisraGries
+    from dptally.laws.specs.rounds import Rounds
     from dptally.laws.specs.sample_and_threshold import SampleAndThreshold
     from dptally.laws.specs.sparse import Sparse
     from dptally.laws.specs.stability import Stability
@@ -87,6 +88,7 @@ __all__ = [
     "PrivacyViolation",
     "RangeRelease",
     "Release",
+    "Rounds",
     "SampleAndThreshold",
     "SamplingScheme",
     "Sparse",
@@ -143,6 +145,7 @@ _HOMES = {
     "publish_quantiles": "dptally.quantiles",
     "RangeRelease": "dptally.releases.range_release",
     "Release": "dptally.releases.base",
+    "Rounds": "dptally.laws.specs.rounds",
     "SampleAndThreshold": "dptally.laws.specs.sample_and_threshold",
     "SamplingScheme": "dptally.laws.sampling_schemes",
     "register": "dptally.extending",

@@ -17,6 +17,25 @@ def choose_smallest_tags(
     limit: int,
     keep: NDArray[np.uint8],
 ) -> None: ...
+def outward_steps(
+    values: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    places: NDArray[np.int64],
+    fall: NDArray[np.float64],
+    steps: int,
+) -> None: ...
+def propose_reporting(
+    weights: NDArray[np.int64],
+    limits: NDArray[np.float64],
+    starts: NDArray[np.float64],
+    order: float,
+    least: int,
+    most: int,
+    stop: float,
+) -> list[float]: ...
+def worst_turns(
+    values: NDArray[np.float64], odds: NDArray[np.float64], weight: int, least: int, step: float, turns: int
+) -> None: ...
 
 class RowHash:
     def __init__(self, points: NDArray[np.uint64]) -> None: ...

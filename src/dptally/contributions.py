@@ -23,8 +23,6 @@ from dptally.errors import DptallyError, InvalidParameter
 from dptally.randomness import BitSource
 from dptally.randomness.keyed import KeyedWords
 
-__all__ = ["HashCollision", "bound_contributions", "check_max_keys_per_unit", "differing"]
-
 
 class HashCollision(DptallyError):  # noqa: N818 - named for what it is
     """Rows sorted by hashes held two values of one hash: equal rows may not be neighbours."""
@@ -41,30 +39,19 @@ def bound_contributions(
 ) -> Iterator[pa.RecordBatch]:
     """Keep at most `max_keys_per_unit` distinct keys of each unit, chosen uniformly, each once.
 
-    Each distinct row gets an independent uniform 64-bit tag; a unit keeps its rows with the smallest tags.
-    Of a unit that goes on in the next batch only the rows kept so far are carried over (the smallest of all
-    are among the smallest of a part), so memory does not grow with the unit.
+    Each distinct row gets an independent uniform 64-bit tag; a unit keeps its rows with the smallest tags. Of a unit
+    that goes on in the next batch only the rows kept so far are carried over (the smallest of all are among the
+    smallest of a part), so memory does not grow with the unit. With `KeyedWords` the choice does not depend on the
+    order of rows.
 
-    Postcondition: for every unit with d distinct keys, a set of min(d, `max_keys_per_unit`) of them is kept,
-        each such set
-    with equal probability up to the chance of a tie, below d^2 / 2^64; choices of different units are
-    independent.
+    Postcondition: for every unit with d distinct keys, a set of min(d, `max_keys_per_unit`) of them is kept, each such
+    set with equal probability up to the chance of a tie, below d^2 / 2^64; choices of different units are independent.
 
-    Args:
-        batches: canonical rows (see `dptally.sources.columns`), the unit in the first column, keys in the
-            others, with equal units next to each other and equal rows next to each other. None of them empty.
-        max_keys_per_unit: how many keys a unit keeps.
-        bits: where tags come from; with `KeyedWords` the choice does not depend on the order of rows.
-        hashed: whether the rows are sorted by two more columns, the last ones: a hash of the unit, then a
-            hash of the key. Then equal rows are neighbours unless hashes collide, which is noticed: within
-            rows of one hash there are two values exactly if two neighbours differ.
-
-    Yields:
-        The kept keys, without their units.
-
-    Raises:
-        HashCollision: two units, or two keys of one unit, have the same hash; what was yielded must be
-            discarded.
+    Rows are canonical (see `dptally.sources.columns`), the unit in the first column, keys in the others, with equal
+    units next to each other and equal rows next to each other; no batch is empty. `hashed` rows are sorted by two more
+    columns, the last ones: a hash of the unit, then a hash of the key. Then equal rows are neighbours unless hashes
+    collide, which is noticed: within rows of one hash there are two values exactly if two neighbours differ. Raises
+    HashCollision if two units, or two keys of one unit, have the same hash; what was yielded must be discarded.
     """
     carried = _Carried()
     for batch in batches:

@@ -14,8 +14,6 @@ from dptally.mechanisms.registry import add_draw
 if TYPE_CHECKING:
     from dptally.mechanisms.base import Draw
 
-__all__ = ["register"]
-
 
 def register(mechanism: type[Mechanism], *, law: type[Law], draw: Draw) -> None:
     """Add a mechanism under its name: publish, plan, explain, save, load, verify, ledgers, reports and audits take it.

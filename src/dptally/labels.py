@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["key_label", "printable", "without_credentials"]
-
 
 def printable(text: str, *, keep: str = "") -> str:
     r"""Write out whatever is not printable: line breaks, escape sequences, changes of writing direction.
 
-    All that is shown of names and keys passes through here: on terminals, in reports, in charts.
-
-    Args:
-        text: of anyone.
-        keep: letters that stay as they are, though they are not printable.
+    All that is shown of names and keys passes through here: on terminals, in reports, in charts. What to `keep` stays.
 
     >>> printable("two\nlines \x1b[31m")
     'two\\nlines \\x1b[31m'
@@ -39,11 +33,7 @@ def without_credentials(text: str) -> str:
 
 
 def key_label(part: object, *, longest: int | None = None) -> str:
-    """One part of a key as a line of text.
-
-    Args:
-        part: a value of a key column; None is shown as ``(null)``.
-        longest: cut after this many characters, with an ellipsis; None to keep all.
+    """One part of a key as a line of text, cut with an ellipsis after so many characters; None is ``(null)``.
 
     >>> key_label("abcdef", longest=4), key_label(None), key_label(7)
     ('abc…', '(null)', '7')

@@ -12,8 +12,6 @@ from dptally.releases.release_file import load_release
 if TYPE_CHECKING:
     from dptally.releases.range_release import RangeRelease
 
-__all__ = ["load", "load_ranges"]
-
 _SKETCH, _LEDGER = b"dptally sketch\0\0", b"SQLite format 3\0"
 _Kind = TypeVar("_Kind")
 

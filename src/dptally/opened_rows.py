@@ -121,6 +121,21 @@ class OpenedRows:
             )
         return nullcontext(self._held)
 
+    def _pairs(self, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
+        """The keys of every unit, read once; each stage is asked of them."""
+        if self._held is None:
+            from dptally.summaries.unit_pairs import UnitPairs
+
+            self._held = UnitPairs(self.rows, bits=bits, memory_limit=self._memory_limit, progress=report)
+        return self._held.summarise(question, bits)
+
+    _unit_sizes = _unit_weights = _found_counts = _pairs
+
+    def close(self) -> None:
+        """Remove what was kept for later rounds."""
+        if hasattr(self._held, "close"):
+            self._held.close()
+
     def _strings(self, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
         if self._held is None:
             from dptally.summaries.frequencies import count_keys

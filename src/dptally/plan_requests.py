@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
@@ -16,21 +17,15 @@ from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.forecasts import Forecast, make_forecast
-from dptally.planning.mechanisms import Planned, Setting, choose_mechanisms
+from dptally.planning.mechanisms import USUAL_CAPACITY, Setting, choose_mechanisms
 from dptally.planning.plans import Plan, PlanLine
 from dptally.planning.populations import Population, example_population, listed_population, zipf_population
 from dptally.planning.requirements import Need, Sought, find_need, settled
+from dptally.planning.universes import AskedFor, UniversePlan, compare_over_universe
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.planning.universes import AskedFor, UniversePlan
-
-__all__ = ["plan"]
+from dptally.universes import read_universe
 
 _UNIT_SIZES = (1, 3, 10, 30)
-_USUAL_CAPACITY = 10_000
 _MOST_LEVELS = 64
 
 
@@ -121,66 +116,50 @@ def plan(
         rows, units, keys, zipf, example, key, count, unit, population,
         as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT),
     )  # fmt: skip
-    sought: Sought | None = None
-    if inverse:
-        sought = (
-            "epsilon" if epsilon is None else "delta" if delta is None and universe is None else "max_keys_per_unit"
-        )
-    setting = _setting(
-        Fraction(1) if epsilon is None else as_epsilon(epsilon),
-        Fraction(0) if pure else as_delta(delta),
-        max_keys_per_unit, unit, values, sampling, capacity, universe, levels, supposed,
-    )  # fmt: skip
-    need = None
-    if sought is not None:
-        need, setting = _answer(setting, sought, mechanisms, frequency, probability)
-    planned, left_out = choose_mechanisms(setting, mechanisms)
-    part = _share(share)
-    forecasts = tuple(make_forecast(each, setting, supposed, part) for each in planned)
-    facts = _facts(setting, supposed, part, planned, forecasts, left_out, need)
-    if universe is not None:
-        from dptally.planning.universes import UniversePlan, compare_over_universe
-
-        return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
-    name, sentence = recommend(forecasts)
-    return Plan(**facts, recommended=name, recommendation=sentence)
-
-
-def _setting(
-    epsilon: Fraction,
-    delta: Fraction,
-    max_keys_per_unit: int,
-    unit: str | None,
-    values: bool,
-    sampling: Scheme | None,
-    capacity: int | None,
-    universe: Any,
-    levels: int | None,
-    supposed: Population | None,
-) -> Setting:
-    name, size = None, 0
-    if universe is not None:
-        from dptally.universes import read_universe
-
-        known = read_universe(universe)
-        name, size = known.name, known.size
+    known = None if universe is None else read_universe(universe)
     if sampling is not None and not isinstance(sampling, Scheme):
         raise InvalidParameter(
             f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
         )
-    return Setting(
-        epsilon,
-        delta,
+    setting = Setting(
+        Fraction(1) if epsilon is None else as_epsilon(epsilon),
+        Fraction(0) if pure else as_delta(delta),
         max_keys_per_unit,
         by_unit=unit is not None,
         values=bool(values),
         sampling=sampling,
-        capacity=as_count("capacity", _USUAL_CAPACITY if capacity is None else capacity, largest=10_000_000),
-        universe=name,
-        universe_size=size,
+        capacity=as_count("capacity", USUAL_CAPACITY if capacity is None else capacity, largest=10_000_000),
+        universe=None if known is None else known.name,
+        universe_size=0 if known is None else known.size,
         levels=None if levels is None else as_count("levels", levels, largest=_MOST_LEVELS),
         rows=None if supposed is None else round(supposed.total),
     )
+    need = None
+    if inverse:
+        sought: Sought = "delta" if delta is None and universe is None else "max_keys_per_unit"
+        sought = "epsilon" if epsilon is None else sought
+        need, setting = _answer(setting, sought, mechanisms, frequency, probability)
+    planned, left_out = choose_mechanisms(setting, mechanisms)
+    part = as_fraction("share", share)
+    if not 0 < part <= 1:
+        raise InvalidParameter(f"share must be above 0 and at most 1, got {share}.")
+    forecasts = tuple(make_forecast(each, setting, supposed, float(part)) for each in planned)
+    names = ("epsilon", "delta", "values", "max_keys_per_unit", "capacity")
+    facts: dict[str, Any] = {
+        **{name: getattr(setting, name) for name in names},
+        **_by_keys_of_a_unit(setting),
+        "sampling": None if sampling is None else str(sampling),
+        "population": supposed,
+        "share": float(part),
+        "forecasts": forecasts,
+        "left_out": left_out,
+        "need": need,
+        "mechanisms": planned,
+    }
+    if universe is not None:
+        return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
+    name, sentence = recommend(forecasts)
+    return Plan(**facts, recommended=name, recommendation=sentence)
 
 
 def _suppose(
@@ -200,9 +179,8 @@ def _suppose(
         raise InvalidParameter("give rows or units, not both.")
     if units is not None:
         rows = as_count("units", units, largest=10**12) * max_keys_per_unit
-    ways = (("population", population), ("example", example))
-    given = [name for name, way in ways if way is not None]
-    if len(given) > 1 or (given and (keys is not None or zipf is not None)):
+    by_law = keys is not None or zipf is not None
+    if sum((population is not None, example is not None, by_law)) > 1:
         raise InvalidParameter("suppose one thing: a population, an example, or rows with keys and zipf.")
     if example is not None:
         return example_population(_count(example, key, unit, count, max_keys_per_unit), rows=rows)
@@ -213,7 +191,7 @@ def _suppose(
             raise InvalidParameter("a population has its own number of rows.")
         return population if isinstance(population, Population) else listed_population(population)
     if rows is None:
-        if keys is not None or zipf is not None:
+        if by_law:
             raise InvalidParameter("keys and zipf need the number of rows, or of units.")
         return None
     return zipf_population(rows, keys, 1 if zipf is None else zipf)
@@ -237,11 +215,10 @@ def _count(
 def _answer(
     setting: Setting, sought: Sought, mechanisms: Sequence[str] | None, frequency: object, probability: object
 ) -> tuple[Need, Setting]:
-    """The answer to an inverse question, and the setting it leads to."""
     probe = setting if setting.delta or sought != "delta" else replace(setting, delta=Fraction(1, 10**6))
     planned, _ = choose_mechanisms(probe, mechanisms)
     # What answers every key has nothing to report, and the question is not for it.
-    names = [each.name for each in planned if each.first_frequency(Fraction(1, 2)) != 0]
+    names = [each.name for each in planned if each.hides]
     need = find_need(names, setting, sought, frequency, probability)
     best = need.best
     if best is None:
@@ -249,47 +226,13 @@ def _answer(
     return need, settled(setting, sought, best[1])
 
 
-def _share(share: object) -> float:
-    part = as_fraction("share", share)
-    if not 0 < part <= 1:
-        raise InvalidParameter(f"share must be above 0 and at most 1, got {share}.")
-    return float(part)
-
-
-def _facts(
-    setting: Setting,
-    supposed: Population | None,
-    share: float,
-    planned: tuple[Planned, ...],
-    forecasts: tuple[Forecast, ...],
-    left_out: dict[str, str],
-    need: Need | None,
-) -> dict[str, Any]:
-    """What plans of all kinds hold."""
-    asked: PlanLine | None = None
-    others: tuple[PlanLine, ...] = ()
+def _by_keys_of_a_unit(setting: Setting) -> dict[str, Any]:
+    """What the bound on keys per unit leads to, and others to compare; nothing for delta = 0."""
     scheme = setting.sampling
-    if setting.delta and (scheme is None or scheme.size is None):
-        sizes = sorted({setting.max_keys_per_unit, *_UNIT_SIZES})
-        lines = {size: _line(setting, size) for size in sizes}
-        asked = lines[setting.max_keys_per_unit]
-        others = tuple(line for size, line in lines.items() if size != setting.max_keys_per_unit)
-    return {
-        "epsilon": setting.epsilon,
-        "delta": setting.delta,
-        "values": setting.values,
-        "sampling": None if scheme is None else str(scheme),
-        "max_keys_per_unit": setting.max_keys_per_unit,
-        "capacity": setting.capacity,
-        "asked": asked,
-        "others": others,
-        "population": supposed,
-        "share": share,
-        "forecasts": forecasts,
-        "left_out": left_out,
-        "need": need,
-        "mechanisms": planned,
-    }
+    if not setting.delta or (scheme is not None and scheme.size is not None):
+        return {"asked": None, "others": ()}
+    lines = {size: _line(setting, size) for size in sorted({setting.max_keys_per_unit, *_UNIT_SIZES})}
+    return {"asked": lines.pop(setting.max_keys_per_unit), "others": tuple(lines.values())}
 
 
 def _line(setting: Setting, keys: int) -> PlanLine:
@@ -342,13 +285,8 @@ def recommend(forecasts: Sequence[Forecast]) -> tuple[str, str]:
             return best.mechanism, f"take '{best.mechanism}'; no mechanism reports any key 95 % of the time."
         text = f"take '{best.mechanism}': it reports keys from frequency {best.likely:,} on (95 %)"
         if len(order) > 1 and order[1].likely is not None:
-            second = order[1]
-            same = second.likely == best.likely
-            text += (
-                f", as '{second.mechanism}', the next best, does"
-                if same
-                else (f", where '{second.mechanism}', the next best, needs {second.likely:,}")
-            )
+            next_best, same = f"'{order[1].mechanism}', the next best,", order[1].likely == best.likely
+            text += f", as {next_best} does" if same else f", where {next_best} needs {order[1].likely:,}"
     because = mechanism_class(best.mechanism).because if best.mechanism in mechanism_names() else ""
     if because:
         text += f", because {because}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-__all__ = ["Progress", "progress_reporter"]
-
 Progress = Callable[[str, float | None], None]
 
 

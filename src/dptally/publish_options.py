@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from dptally.progress import Progress
     from dptally.randomness import BitSource
 
-__all__ = ["PublishOptions"]
-
 
 class PublishOptions(TypedDict, total=False):
     """Everything but the source and the mechanism; see `dptally.publish`."""
 
     key: str | Sequence[str] | None
     unit: str | None
-    max_keys_per_unit: int
+    max_keys_per_unit: int | None
     epsilon: Required[float | str | Fraction]
     delta: float | str | Fraction | None
     universe: Any

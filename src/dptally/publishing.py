@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -9,6 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack, overload
 
 from dptally.errors import InvalidParameter
+from dptally.laws.choosing import AUTO, advice, choose_mechanism
 from dptally.laws.registry import USUAL, read_mechanism
 from dptally.laws.sampling_schemes import Scheme, read_scheme
 from dptally.laws.specs.weighted_sample import SANITIZED
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from dptally.laws.specs.dense import Dense
     from dptally.laws.specs.gaussian import Gaussian
     from dptally.laws.specs.misra_gries import MisraGries
+    from dptally.laws.specs.rounds import Rounds
     from dptally.laws.specs.sample_and_threshold import SampleAndThreshold
     from dptally.laws.specs.sparse import Sparse
     from dptally.laws.specs.stability import Stability
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
     from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
 
-    TypedTable: TypeAlias = WeightedSample | Stability | Gaussian | SampleAndThreshold | MisraGries | Dense | Sparse
+    TypedTable: TypeAlias = (
+        WeightedSample | Stability | Gaussian | Rounds | SampleAndThreshold | MisraGries | Dense | Sparse
+    )
 
 __all__ = ["Opened", "publish", "publish_spec", "sanitize"]
 
@@ -52,6 +58,9 @@ class Opened(Protocol):
 
     def answer(self, spec: Spec, question: Question, bits: BitSource, paid: Paid, report: Progress | None) -> Any:
         """Summarise for a question, and draw."""
+
+    def close(self) -> None:
+        """Remove what was kept between questions."""
 
 
 def publish_spec(
@@ -88,7 +97,7 @@ def publish_spec(
     with paying(ledger, spec.spending, bits, unit=unit) as paid:
         opened = open_source(paid)
         outputs: list[Any] = []
-        with progress_reporter(progress) as report:
+        with contextlib.closing(opened), progress_reporter(progress) as report:
             while (question := spec.next(outputs)) is not None:
                 asked = question
                 outputs.append(opened.answer(spec, question, bits, paid, report))
@@ -133,10 +142,10 @@ def publish(
     *,
     key: str | Sequence[str] | None = None,
     unit: str | None = None,
-    max_keys_per_unit: int = 1,
+    max_keys_per_unit: int | None = None,
     epsilon: float | str | Fraction,
     delta: float | str | Fraction | None = None,
-    mechanism: str | Mechanism = USUAL,
+    mechanism: str | Mechanism = AUTO,
     universe: Any = None,
     capacity: int | None = None,
     bound: int | None = None,
@@ -169,12 +178,14 @@ def publish(
             with `table` or `query`.
         key: column name, or several. Not needed for a mapping or an iterable.
         unit: whose privacy: a column, or None when every row is a unit of its own.
-        max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many.
+        max_keys_per_unit: a unit with more distinct keys keeps a uniform random choice of this many. None: how many
+            keys units have is measured privately, within the budget (mechanism "rounds"); 1 for other mechanisms.
         epsilon: positive; a float means its exact binary value, ``"0.1"`` means 1/10.
         delta: the probability with which the guarantee may fail; well below one over the number of units. Left out for
             mechanisms that keep delta = 0.
-        mechanism: a name, or an object with its options such as ``dptally.Sparse(universe="ipv4")``. Of the data:
-            "weighted_sample", "stability", "gaussian" or "sample_and_threshold"; "misra_gries", in bounded memory,
+        mechanism: "auto", chosen by public parameters alone; a name, or an object with its options such as
+            ``dptally.Sparse(universe="ipv4")``. Of the data: "weighted_sample", "stability", "gaussian", "rounds" (for
+            units with many keys) or "sample_and_threshold"; "misra_gries", in bounded memory,
             however many keys there are; or, with delta = 0 and a universe, "dense" (a value for each of a list of
             keys), "sparse" (the largest counts of a universe too large to list) or "compact" (a `CompactRelease` that
             answers any key of such a universe).
@@ -228,19 +239,25 @@ def publish(
     ['common']
     """
     bits = read_bits(randomness)
+    automatic = mechanism == AUTO
     chosen = read_mechanism(
-        mechanism,
+        USUAL if automatic else mechanism,
         universe=universe,
         capacity=capacity,
         bound=bound,
         strict_time=strict_time,
         beyond_capacity=beyond_capacity,
     )
-    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect)
     request = read_request(
         epsilon=epsilon, delta=delta, max_keys_per_unit=max_keys_per_unit, key=key, unit=unit, values=values,
-        sampling=sampling, nulls=nulls, merged=on_spark,
+        sampling=sampling, nulls=nulls,
     )  # fmt: skip
+    if automatic:
+        chosen = choose_mechanism(request).mechanism
+    elif (said := advice(chosen, request)) is not None:
+        warnings.warn(said, stacklevel=2)
+    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect)
+    request = replace(request, merged=on_spark)
     spec = with_listed_keys(chosen, request).spec(request)
     columns: dict[str, Any] = {"key": key, "unit": unit, "count": count, "nulls": nulls, "format": format}
     make: Callable[..., Any] = make_release

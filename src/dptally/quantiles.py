@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from dptally.errors import InvalidParameter
 from dptally.laws.quantile_search import QuantileRounds
 from dptally.laws.registry import USUAL_FOR_RANGES
 from dptally.laws.specs.ranges import RangeSpec, SearchSpec
-from dptally.ledger.paying import Paid, paying
+from dptally.ledger.paying import paying
 from dptally.opened_rows import OpenedRows
 from dptally.progress import Progress
 from dptally.publishing import publish_spec
@@ -21,12 +21,9 @@ from dptally.summaries.binned_values import check_values, is_whole
 from dptally.universes.grids import Grid, Outside, make_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dptally.laws.quantile_search import QuantileAnswer
     from dptally.ledger.paying import AnyLedger
     from dptally.releases.range_release import RangeRelease
-    from dptally.sources import Rows
 
 __all__ = ["find_quantile", "publish_quantiles"]
 
@@ -105,11 +102,13 @@ def publish_quantiles(
     True
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
-    place = {"count": count, "format": format, "table": table, "query": query, "types": types}
-    released: RangeRelease = _publish(
-        cut, lambda grid: RangeSpec(grid, epsilon, delta, mechanism=mechanism, rate=rate),
-        source, value, unit, place, memory_limit, ledger, randomness, progress,
-    )  # fmt: skip
+    columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
+    request = {**columns, "format": format, "table": table, "query": query, "types": types}
+
+    def make(grid: Grid) -> RangeSpec:
+        return RangeSpec(grid, epsilon, delta, mechanism=mechanism, rate=rate)
+
+    released: RangeRelease = _publish(cut, make, source, request, memory_limit, ledger, randomness, progress)
     return released
 
 
@@ -144,33 +143,14 @@ def find_quantile(
     There are at most log2(resolution) rounds, and the budget is shared between them. The source is read once; each
     round draws with coins of its own. See `dptally.laws.quantile_search.QuantileRounds` for rounds over devices.
 
-    Args:
-        source: as in `publish_quantiles`.
-        q: from 0 to 1.
-        value: as in `publish_quantiles`, like all that follow.
-        low: public.
-        high: public.
-        unit: whose privacy.
-        epsilon: for all rounds together.
-        delta: for all rounds together.
-        resolution: how many bins, rounded up to a power of two.
-        mechanism: of each count.
-        rate: of "sample_and_threshold".
-        outside: what becomes of other values.
-        rounds: how many at most; None for log2(resolution). More of them can narrow bounds, at less budget each.
-        confidence: of the bounds.
-        count: a column of counts.
-        format: of files.
-        memory_limit: for the counting engine.
-        ledger: as in `dptally.publish`; all rounds are paid for at once.
-        randomness: None for secret bits.
-        progress: shown or not.
-        table: of a database.
-        query: of a database, instead of a table.
-        types: as in `dptally.publish`.
+    It takes what `publish_quantiles` takes; `q` is from 0 to 1, `resolution` is rounded up to a power of two, epsilon
+    and delta are for all rounds together, which a ledger pays for at once, and `mechanism` and `rate` are those of each
+    count. `rounds` is how many there are at most, None for log2(resolution): more of them can narrow bounds, at less
+    budget each. `confidence` is that of the bounds.
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
-    place = {"count": count, "format": format, "table": table, "query": query, "types": types}
+    columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
+    request = {**columns, "format": format, "table": table, "query": query, "types": types}
 
     def make(grid: Grid) -> SearchSpec:
         search = QuantileRounds(
@@ -179,7 +159,7 @@ def find_quantile(
         )  # fmt: skip
         return SearchSpec(search)
 
-    found: QuantileAnswer = _publish(cut, make, source, value, unit, place, memory_limit, ledger, randomness, progress)
+    found: QuantileAnswer = _publish(cut, make, source, request, memory_limit, ledger, randomness, progress)
     return found
 
 
@@ -187,44 +167,33 @@ def _publish(
     cut: Callable[..., Grid],
     make: Callable[[Grid], RangeSpec | SearchSpec],
     source: Any,
-    value: str | None,
-    unit: str | None,
-    place: dict[str, Any],
+    request: dict[str, Any],
     memory_limit: str | None,
     ledger: AnyLedger | None,
     randomness: BitSource | None,
     progress: bool | Progress | None,
 ) -> Any:
-    """Open, then publish: the declared type of the column decides about the grid, and so about what is spent."""
-    bits = read_bits(randomness)
+    """Open, then publish: the declared type of the column decides about the grid, and so about what is spent.
+
+    Where columns are not declared, opening is reading, and a failure is paid for like a release.
+    """
+    from dptally.sources import open_rows
+    from dptally.sources.requests import check_request_for
+
+    value, unit, bits = request["key"], request["unit"], read_bits(randomness)
     spec = make(cut())  # whatever the column is: a bad request is refused before anything is opened
     spec.certificate  # noqa: B018 - raises
-    rows = _open(paying(ledger, spec.spending, bits, unit=unit), source, value, unit, **place)
+    if value is not None and not isinstance(value, str):
+        raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
+    declared = check_request_for(source, **request)
+    try:
+        rows = open_rows(source, **request)
+    except BaseException:
+        with nullcontext() if declared else paying(ledger, spec.spending, bits, unit=unit):
+            raise
     grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid != spec.grid:
         spec = make(grid)
     opened = OpenedRows(rows, memory_limit=memory_limit)
     return publish_spec(spec, lambda paid: opened, unit=unit, bits=bits, ledger=ledger, progress=progress)
-
-
-def _open(
-    failing: AbstractContextManager[Paid], source: Any, value: str | None, unit: str | None, **place: Any
-) -> Rows:
-    """Open the source before anything is paid, since the type of its column decides about the grid.
-
-    Where columns are not declared, opening is reading, and a failure is paid for like a release: with `failing`.
-    """
-    from dptally.sources import open_rows
-    from dptally.sources.requests import check_request_for
-
-    if value is not None and not isinstance(value, str):
-        raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
-    request = {"key": value, "unit": unit, "nulls": "drop", **place}
-    if check_request_for(source, **request):
-        return open_rows(source, **request)
-    try:
-        return open_rows(source, **request)
-    except BaseException:
-        with failing:
-            raise

@@ -25,7 +25,7 @@ def read_request(
     *,
     epsilon: object,
     delta: object = None,
-    max_keys_per_unit: int = 1,
+    max_keys_per_unit: int | None = None,
     key: str | Sequence[str] | None = None,
     unit: str | None = None,
     values: bool = True,
@@ -38,7 +38,8 @@ def read_request(
     Raises:
         InvalidParameter: says which parameter, and what it must be.
     """
-    keys = as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
+    measured = max_keys_per_unit is None and unit is not None
+    keys = as_count("max_keys_per_unit", 1 if max_keys_per_unit is None else max_keys_per_unit, largest=LARGEST_UNIT)
     if unit is None and keys > 1:
         raise InvalidParameter("max_keys_per_unit needs a `unit`: without one, every row is its own unit with one key.")
     if sampling is not None and not isinstance(sampling, Scheme):
@@ -55,6 +56,7 @@ def read_request(
         sampling=sampling,
         nulls=nulls,
         merged=merged,
+        measured=measured,
     )
 
 

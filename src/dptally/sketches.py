@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from dptally.randomness import BitSource
     from dptally.summaries.sketch_contents import SketchContents
 
-__all__ = [
-    "AnySketch",
-    "MisraGriesSketch",
-    "SummedSketches",
-    "UserMisraGriesSketch",
-    "load_sketch",
-    "merge_sketches",
-    "publish_sketch",
-    "sum_sketches",
-]
-
 
 def publish_sketch(
     sketch: MisraGries | UserMisraGries | SummedCounters,
@@ -130,6 +119,9 @@ class OpenedSketch:
             found = self._sketch.reduced_contents() if self._reduced else self._sketch.contents()
             self._contents = replace(found, column=self.key[0])
         return draw(spec.mechanism, question, self._contents, paid.bits)
+
+    def close(self) -> None:
+        """A sketch belongs to who made it."""
 
 
 class MisraGriesSketch(MisraGries):

@@ -20,6 +20,7 @@ from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.prefix_plans import plan_trie
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.specs.rounds import RoundsSpec
 from dptally.laws.stability import Stability
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
@@ -135,6 +136,41 @@ def _gaussian() -> list[Panel]:
         ),
         _reported(curves, "Which keys appear"),
     ]
+
+
+def _rounds() -> list[Panel]:
+    sizes = (2, 3, 5, 10, 20, 30, 50, 100)
+    shared = [(n, _half(WeightedSample(*share_between_keys(Fraction(1), Fraction(_DELTA), n)))) for n in sizes]
+    gaussian = [(n, _half(GaussianHistogram(_EPSILON, _DELTA, differing=n))) for n in sizes]
+    found = {n: [_in_rounds(n, values=values) for values in (False, True)] for n in sizes}
+    curves = {
+        "rounds, keys only": _chances(found[10][0], 160, 2),
+        "rounds, with counts": _chances(found[10][1], 160, 2),
+        "Gaussian": _chances(GaussianHistogram(_EPSILON, _DELTA, differing=10), 160, 2),
+    }
+    return [
+        Panel(
+            "Count released half the time",
+            "keys per unit",
+            "true count",
+            {
+                "rounds, keys only": [(n, _half(keys)) for n, (keys, _) in found.items()],
+                "rounds, with counts": [(n, _half(counts)) for n, (_, counts) in found.items()],
+                "Gaussian": gaussian,
+                "optimal, budget shared": shared,
+            },
+            log=True,
+            percent=False,
+        ),
+        _reported(curves, "Which keys appear, 10 keys per unit"),
+    ]
+
+
+def _in_rounds(keys: int, *, values: bool) -> Reporting:
+    """Rounds for units that all have so many keys, a number that is stated and not measured."""
+    spec = RoundsSpec("rounds", Fraction(_EPSILON), Fraction(_DELTA), values=values, bound=keys)
+    law: Reporting = spec.planned_law
+    return law
 
 
 def _half(law: Reporting) -> float:
@@ -276,6 +312,7 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "stability": _stability,
     "misra-gries": _misra_gries,
     "gaussian-histogram": _gaussian,
+    "rounds": _rounds,
     "sample-and-threshold": _sample_and_threshold,
     "dense": _dense,
     "sparse": _sparse,

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from dptally.cli.example_data import REQUEST, write_words
+from dptally.cli.example import REQUEST, write_words
 from dptally.errors import MissingDependency
 from dptally.explore.server import ExploreServer
 from dptally.publishing import publish

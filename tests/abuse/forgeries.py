@@ -182,6 +182,7 @@ RULES: dict[str, Callable[[Guarantee, Guarantee, Any], bool]] = {
     "sketches": _sketches,
     "elements_per_unit": _elements,
     "most_distinct_keys": _distinct,
+    "rounds": lambda true, forged, release: forged.rounds == true.rounds,
     "private": lambda true, forged, release: True,  # no file can show it
     "neighbours": lambda true, forged, release: forged.neighbours == true.neighbours,
     "record": lambda true, forged, release: True,  # a ledger answers for it

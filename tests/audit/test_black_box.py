@@ -12,7 +12,7 @@ import pytest
 
 from dptally.audit import black_box
 from dptally.audit.black_box import BlackBoxFinding, audit_black_box, audit_controls, black_boxes
-from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
+from dptally.audit.subjects import DELTA_TIMES_4, EPSILON_TIMES_2
 from dptally.errors import InvalidParameter
 from dptally.randomness import SeededBits
 from tests.audit.injected_faults import FAULTS, released_with

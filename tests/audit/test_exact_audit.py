@@ -8,8 +8,8 @@ import pytest
 
 from dptally.audit.exact_grid import audit_exactly, subjects
 from dptally.audit.examination import Examination
-from dptally.audit.random_settings import RandomSettings
 from dptally.errors import InvalidParameter
+from dptally.laws.specs.dense import Dense
 from tests.audit.injected_faults import examined_with
 
 SEED = 11
@@ -20,7 +20,7 @@ SUBJECTS = subjects()
 def test_no_setting_exceeds_its_claim(subject: object) -> None:
     """Some settings of each mechanism are compared, and none exceeds what it claims."""
     for place in range(3):
-        finding = subject.audit(RandomSettings(SEED, place), place, "")  # type: ignore[attr-defined]
+        finding = subject.audit(SEED, place, "")  # type: ignore[attr-defined]
         assert not finding.violated, finding.violations
         assert finding.comparisons > 0 and finding.control == ""
 
@@ -53,7 +53,7 @@ INJECTED = [
 @pytest.mark.parametrize(("subject", "control"), CONTROLS, ids=[f"{subject.name}-{what}" for subject, what in CONTROLS])
 def test_every_control_is_found(subject: object, control: str) -> None:
     """One of at most eight settings shows that the law was made for more than is claimed."""
-    found = (subject.audit(RandomSettings(SEED, place), place, control) for place in range(8))  # type: ignore[attr-defined]
+    found = (subject.audit(SEED, place, control) for place in range(8))  # type: ignore[attr-defined]
     assert any(finding.violated for finding in found)
 
 
@@ -62,7 +62,7 @@ def test_every_injected_fault_is_found(name: str, fault: str) -> None:
     """One of at most eight settings shows the fault."""
     subject = next(subject for subject in SUBJECTS if subject.name == name)
     with examined_with(fault):
-        assert any(subject.audit(RandomSettings(SEED, place), place, "").violated for place in range(8))
+        assert any(subject.audit(SEED, place, "").violated for place in range(8))
 
 
 def test_grid_covers_all_and_repeats() -> None:
@@ -94,7 +94,8 @@ def test_an_excess_of_any_size_is_a_violation() -> None:
     """A law that exceeds its delta by one part in 2^128 is reported, one that meets it is not."""
     whole = 1 << 128
     for more in (0, 1):
-        check = Examination("test", 0, Fraction(1), Fraction(1, 2), {}, "")
+        check = Examination("test", Dense, SEED, 0, "")
+        check.claim(Fraction(1), Fraction(1, 2), {})
         check.neighbours({"seen": whole // 2 + more, None: whole // 2 - more}, {None: whole}, "a pair")
         assert check.finding().violated is bool(more)
 

@@ -9,11 +9,9 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from dptally.audit.confidence import probability_at_least, probability_at_most
-from dptally.audit.divergences import as_masses, composed, composed_at_least, excess, product
-from dptally.audit.drawn_rows import follows_rows
-from dptally.audit.enclosures import exponential
-from dptally.audit.events import Neighbours, Sample, lower_bound
+from dptally.audit.divergences import as_masses, composed, composed_at_least, excess, exponential, product
+from dptally.audit.events import Neighbours, Sample, lower_bound, probability_at_least, probability_at_most
+from dptally.audit.exact_keys import follows_rows
 from dptally.audit.random_settings import RandomSettings
 from dptally.exact import exp_bounds
 from dptally.laws.stability import Stability

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dptally
-from dptally.cli import example_data
+from dptally.cli import example
 from tests.cli.conftest import Run
 
 
@@ -60,6 +60,6 @@ def test_the_example_runs_without_the_extra(tmp_path: Path, run: Run, monkeypatc
 
 def test_the_words_of_the_play() -> None:
     """The data set is the whole play: 32,396 words in 4,376 lines or fewer."""
-    rows = list(example_data.words())
+    rows = list(example.words())
     assert len(rows) == 32_396
     assert max(line for line, _ in rows) <= 4_376

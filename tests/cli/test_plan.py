@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dptally.cli.text_chart import text_chart
+from dptally.cli.plan import text_chart
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.laws.sampling_schemes import Ppswor
 from dptally.laws.weighted_sample import WeightedSample
@@ -79,6 +79,7 @@ def test_plan_json_is_complete(run: Run) -> None:
         "weighted_sample ppswor:1/10",
         "stability",
         "gaussian",
+        "rounds",
         "sample_and_threshold",
         "misra_gries",
         "heavy_hitters",

@@ -28,6 +28,8 @@ def asked(name: str, **more: Any) -> dict[str, Any]:
     known: dict[str, Any] = {"key": "word", "epsilon": 1, "mechanism": name, **more}
     if not chosen.pure:
         known["delta"] = "1e-6"
+    if chosen.measures:
+        known["unit"] = "who"
     taken = {option.name for option in chosen.options()}
     if "universe" in taken:
         known["universe"] = "words:2"
@@ -78,7 +80,7 @@ def test_draws_follow_the_law(name: str) -> None:
 
     20,000 seeded draws of one count; a wrong row, that of half the count, is rejected.
     """
-    spec = read_mechanism(name, **_options(name)).spec(Request(*_privacy(name)))
+    spec = read_mechanism(name, **_options(name)).plan(Request(*_privacy(name)))
     law = spec.law
     if not hasattr(law, "row") or spec.summary != "keys" or law.universe is not None or law.complete:
         pytest.skip("not one of keys that are reported or not")
@@ -134,7 +136,7 @@ def test_the_command_line_knows_it(name: str, tmp_path: Path) -> None:
     DATA.write_parquet(tmp_path / "d.parquet")
     known = asked(name)
     words = ["--key", "word", "--epsilon", "1", "--mechanism", name]
-    for option in ("delta", "universe", "capacity"):
+    for option in ("delta", "universe", "capacity", "unit"):
         words += [f"--{option}", str(known[option])] if option in known else []
     done = _dptally(tmp_path, "publish", "d.parquet", *words, "--explain")
     assert done.returncode == 0 and name in done.stdout, done.stderr

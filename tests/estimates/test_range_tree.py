@@ -53,7 +53,7 @@ def test_both_sides_of_all_edges_are_the_parts(leaves: list[int], fan: int) -> N
     """What is computed for all edges at once is what the slow walk finds for each of them."""
     made = tree(leaves, fan, SAMPLED)
     edges = np.arange(1, len(leaves))
-    before, after = made._before(edges), made._after(edges)
+    before, after = made._beside(edges, left=True), made._beside(edges, left=False)
     for place, edge in enumerate(edges.tolist()):
         for many, one in ((before, made.part(0, edge)), (after, made.part(edge, len(leaves)))):
             assert [many.sums[place], many.nodes[place], many.hidden[place]] == [
@@ -90,7 +90,7 @@ def test_hidden_nodes_cost_a_rank_linearly_in_the_threshold(leaves: list[int], f
     """
     made = tree(leaves, fan, SAMPLED)
     edges = np.arange(1, len(leaves))
-    before = made._before(edges)
+    before = made._beside(edges, left=True)
     lost = np.cumsum(leaves)[:-1] - before.sums
     most = SAMPLED.threshold - 1
     assert (lost >= 0).all() and (lost <= before.hidden * most).all()

@@ -16,10 +16,8 @@ from dptally.errors import InvalidParameter, MissingDependency
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.stability import Stability
 from dptally.laws.weighted_sample import WeightedSample
-from dptally.ledger.accounting import Total, basic_total, optimal_total, tight_total
-from dptally.ledger.accounting.numerical import numerical_delta
-from dptally.ledger.accounting.profiles import law_measures
-from dptally.ledger.accounting.totals import grid_step
+from dptally.ledger.accounting import Total, basic_total, grid_step, law_measures, optimal_total, tight_total
+from dptally.ledger.numerical import numerical_delta
 from dptally.privacy.spending import Part, Spending, law_part
 from dptally.verifiers.loss_measures import ONE, composed, delta_at, repeated, two_point_measure
 from dptally.verifiers.profiles import shift_profile

@@ -25,7 +25,7 @@ from dptally.plan_requests import plan
 from dptally.planning import Plan, planned_laws
 from dptally.planning.mechanisms import Setting, make_mechanism
 from dptally.planning.populations import listed_population, zipf_population
-from dptally.planning.requirements import as_probability, grid_value
+from dptally.planning.requirements import as_probability, grid_of
 from dptally.privacy.composition import share_between_keys
 from dptally.randomness import SeededBits
 from tests.mechanisms import PrivateMisraGries
@@ -159,7 +159,7 @@ def test_the_epsilon_found_is_the_smallest_of_its_grid(frequency: int, probabili
     found = plan(delta="1e-6", frequency=frequency, probability=probability)
     level = as_probability(probability)
     assert found.need is not None and found.need.best is not None
-    grid = [grid_value("epsilon", place) for place in range(3821)]
+    grid = [Fraction(number) for number in grid_of("epsilon")]
     for name, epsilon in found.need.answers.items():
         place = len(grid) if epsilon is None else grid.index(Fraction(epsilon))
 
@@ -175,7 +175,7 @@ def test_the_epsilon_found_is_the_smallest_of_its_grid(frequency: int, probabili
 
 def test_the_grid_of_epsilon() -> None:
     """The grid has three significant digits, rises, and ends at 32."""
-    grid = [grid_value("epsilon", place) for place in range(3821)]
+    grid = [Fraction(number) for number in grid_of("epsilon")]
     assert grid[0] == Fraction(1, 1000) and grid[-1] == 32
     assert all(low < high <= low * Fraction(101, 100) for low, high in pairwise(grid))
     assert all(Fraction(f"{float(number):.3g}") == number for number in grid)
@@ -207,7 +207,7 @@ def test_curves_are_the_reporting_probabilities() -> None:
         exact = [float(laws()[name].reporting_probability(w)) for w in (0, 1, 5, 9, 14, 30)]
         assert curves.get_column(name).to_list() == pytest.approx(exact, rel=1e-15)
     made = planned_laws(EPSILON, DELTA)
-    assert set(made) == set(MECHANISMS)
+    assert set(made) == {*MECHANISMS, "rounds"}
     points = useful_frequencies(made.values())
     assert points[0] == 0 and len(points) <= 170
     assert reporting_curves(made, points)["weighted_sample"][-1] == 1.0
@@ -263,13 +263,13 @@ def test_recommendations_name_the_best_and_the_next() -> None:
     assert found.recommended == max(numbers, key=lambda name: numbers[name]) == "weighted_sample"
     assert "the next best" in found.recommendation and found.recommendation.count(".") == 1
     several = planned(max_keys_per_unit=30)
-    assert several.recommended == "gaussian" and "root of the keys per unit" in several.recommendation
+    assert several.recommended == "rounds" and "round by round" in several.recommendation
 
 
 def test_what_does_not_apply_has_a_reason() -> None:
     """Every mechanism is planned or has a reason, in one sentence."""
     found = planned(values=False)
-    assert {each.mechanism for each in found.forecasts} == {"weighted_sample", "stability"}
+    assert {each.mechanism for each in found.forecasts} == {"weighted_sample", "stability", "rounds"}
     assert set(found.left_out) == {
         "gaussian", "sample_and_threshold", "misra_gries", "heavy_hitters", "dense", "sparse", "compact",
     }  # fmt: skip
@@ -292,7 +292,7 @@ def test_tables_and_text() -> None:
     """A plan is a table, a text and plain data; the text says that an example must be public."""
     found = planned(population=POPULATION, levels=2)
     table = found.table()
-    assert table.height == len(found.forecasts) == 6 and "expected_keys" in table.columns
+    assert table.height == len(found.forecasts) == 7 and "expected_keys" in table.columns
     assert "The example must be public" in str(found) and "weighted_sample" in str(found)
     assert found.describe()["population"]["must_be_public"] is True
     assert plan(delta="1e-6", frequency=30, probability="95%").table()["needed"][0] == pytest.approx(0.499)

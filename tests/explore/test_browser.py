@@ -26,7 +26,7 @@ MOVE = """async () => {
   const curves = () => document.querySelectorAll("#curves .curve").length;
   const waiting = () => document.querySelectorAll("#mechanisms tr.waiting").length;
   const late = () => performance.now() - begin > 20000;
-  while ((waiting() || curves() < 6) && !late()) await new Promise((go) => setTimeout(go, 10));
+  while ((waiting() || curves() < 7) && !late()) await new Promise((go) => setTimeout(go, 10));
   return [before, number.value, cell(), first, curves()];
 }"""
 WRONG = """async () => {
@@ -89,7 +89,7 @@ def test_curves_follow_the_sliders(seen: list[dict[str, Any]]) -> None:
     assert (before, number) == ("14", "2")
     assert int(after) < 14
     assert milliseconds < 5000
-    assert curves == 6
+    assert curves == 7
 
 
 def test_questions_are_answered(seen: list[dict[str, Any]]) -> None:

@@ -98,7 +98,6 @@ def test_every_kind_of_table_gives_the_same_devices(tmp_path: Path) -> None:
             read_devices(tmp_path / "t.csv", key="word", unit=unit),
             read_devices(str(tmp_path / "t.parquet"), key="word", unit=unit),
             read_devices(tmp_path / "t.sqlite", key="word", unit=unit, table="my table"),
-            read_devices(lambda: ["a", "b", "a"]),
         ]
         assert all(values == ["a", "b", "a"] for values in found)
 
@@ -129,8 +128,6 @@ def test_bad_tables_are_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(kind, match=match):
             read_devices(tmp_path / source, **options)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="key, unit and table are for files"):
-        read_devices(list, key="word")
 
 
 def test_a_unit_that_is_not_a_number_is_one_device(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.federated import Answers, HistogramRounds, Limits, Node
-from dptally.federated.answers import default_place
+from dptally.federated.limits import default_place
 from dptally.federated.messages import Call, ballot_size
 from dptally.federated.protocol import RATE_UNIT
 

@@ -192,7 +192,7 @@ def test_choosing_keys_of_units_is_not_the_draw(ledger: Ledger, tmp_path: Path) 
     place = tmp_path / "events.csv"
     place.write_text("user,fruit\n" + "".join(f"{n % 300},{'apple' if n % 2 else 'pear'}\n" for n in range(900)))
     bits = Watched(ledger)
-    dptally.publish(place, key="fruit", unit="user", **PRIVACY, ledger=ledger, randomness=bits)
+    dptally.publish(place, key="fruit", unit="user", max_keys_per_unit=1, **PRIVACY, ledger=ledger, randomness=bits)
     assert bits.seen[0] == "reserved" and bits.seen[-1] == "drawn"
     assert bits.seen == sorted(bits.seen, reverse=True)
 

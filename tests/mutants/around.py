@@ -238,7 +238,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="ledger-basic-total-forgets-delta",
         breaks=("ledger: basic composition adds up deltas",),
-        file="ledger/accounting/totals.py",
+        file="ledger/accounting.py",
         old='return Total("basic", sums[1] if',
         new='return Total("basic", Fraction(0) if',
         tests=("tests/ledger/test_ledger.py::test_delta_is_a_budget_too",),
@@ -246,7 +246,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="ledger-copies-of-a-part-counted-once",
         breaks=("ledger: tight accounting counts every key of a unit",),
-        file="ledger/accounting/totals.py",
+        file="ledger/accounting.py",
         old="parts[Part(part.epsilon, part.delta, 1, part.law)] += part.copies",
         new="parts[Part(part.epsilon, part.delta, 1, part.law)] += 1",
         tests=("tests/exact/test_accounting.py",),

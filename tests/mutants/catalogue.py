@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import around, finite_computers, misra_gries, sample_and_threshold, weighted_sampling
+from tests.mutants import around, finite_computers, key_rounds, misra_gries, sample_and_threshold, weighted_sampling
 from tests.mutants.fault import Fault
 
 __all__ = ["FAULTS", "WITHOUT_FAULT"]
@@ -12,6 +12,7 @@ FAULTS: tuple[Fault, ...] = (
     *sample_and_threshold.FAULTS,
     *misra_gries.FAULTS,
     *finite_computers.FAULTS,
+    *key_rounds.FAULTS,
     *around.FAULTS,
 )
 

@@ -194,7 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-gaussian-noise-for-one-counter",
         breaks=("LT25 Corollary 18", "LT25 Theorem 30"),
-        file="laws/counter_laws.py",
+        file="laws/specs/misra_gries.py",
         old="gaussian = GaussianHistogram(epsilon, delta, capacity)",
         new="gaussian = GaussianHistogram(epsilon, delta, 1)",
         tests=(f"{_LAWS}::test_noise_of_merged_sketches_is_made_for_all_counters",),
@@ -202,7 +202,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-shared-budget-for-one-counter",
         breaks=("LT25 Lemma 27", "LT25 Corollary 28"),
-        file="laws/counter_laws.py",
+        file="laws/specs/misra_gries.py",
         old="shared = WeightedSample(*share_between_keys(epsilon, delta, capacity))",
         new="shared = WeightedSample(epsilon, delta)",
         tests=(f"{_LAWS}::test_noise_of_merged_sketches_is_made_for_all_counters",),

@@ -45,7 +45,7 @@ def test_the_options_are_those_of_publish() -> None:
     required = {name for name, parameter in taken.items() if parameter.default is inspect.Parameter.empty}
     told = {name for name, note in PublishOptions.__annotations__.items() if "Required" in str(note)}
     assert told == required == {"epsilon"}
-    assert {*MECHANISMS} == {*TableMechanism.__args__, "compact"}  # type: ignore[attr-defined]
+    assert {*MECHANISMS, "auto"} == {*TableMechanism.__args__, "compact"}  # type: ignore[attr-defined]
     assert len(get_overloads(publish)) == 4
 
 

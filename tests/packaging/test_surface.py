@@ -37,6 +37,7 @@ PUBLIC_NAMES = [
     "PrivacyViolation",
     "RangeRelease",
     "Release",
+    "Rounds",
     "SampleAndThreshold",
     "SamplingScheme",
     "Sparse",
@@ -75,6 +76,12 @@ STANDING_ALONE = {
     "verifiers/pure.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/compact.py": {"dptally.errors"},
     "verifiers/gaussian.py": {"dptally.errors", "dptally.verifiers.tables"},
+    "verifiers/key_rounds.py": {
+        "dptally._core",  # one loop of its own, native/outward_steps.cpp
+        "dptally.errors",
+        "dptally.verifiers.gaussian",
+        "dptally.verifiers.tables",
+    },
     "verifiers/sketches.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/sampling.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/loss_measures.py": {"dptally.verifiers.tables"},

@@ -35,8 +35,9 @@ def units_per_key(file: str, key: str, unit: str) -> pl.DataFrame:
 def test_counts_are_exact_when_nobody_is_cut(file: str, key: str, unit: str, bound: int) -> None:
     """With a bound above every unit's number of keys, values plus D are the true counts, and bounds hold."""
     release = dptally.publish(
-        DATA / file, key=key, unit=unit, max_keys_per_unit=bound, epsilon="30", delta="1e-3", randomness=SeededBits(5)
-    )
+        DATA / file, key=key, unit=unit, max_keys_per_unit=bound, epsilon="30", delta="1e-3", randomness=SeededBits(5),
+        mechanism="weighted_sample",
+    )  # fmt: skip
     truth, law = units_per_key(file, key, unit), cast(Any, release.law)
     joined = release.table().join(truth, on=key, how="left")
     assert joined["truth"].null_count() == 0, "every released key occurs"

@@ -322,7 +322,7 @@ def test_facts_that_cannot_be_are_refused(release: CompactRelease, saved: Path, 
 def test_a_number_outside_the_field_is_refused(release: CompactRelease, tmp_path: Path) -> None:
     """Coefficients are below the field's size, also where the checksum fits."""
     wrong = release.stating(release.guarantee)
-    vars(wrong)["_coefficients"] = (*release.coefficients[:-1], (1 << 96) - 1)
+    vars(wrong)["coefficients"] = (*release.coefficients[:-1], (1 << 96) - 1)
     wrong.save(tmp_path / "2")
     save_1(wrong, tmp_path / "1")
     for version in "12":

@@ -11,11 +11,10 @@ import pytest
 
 from dptally import report
 from dptally.errors import InvalidParameter, MissingDependency
-from dptally.report.axes import Axis
+from dptally.report.axes import Axis, Log
 from dptally.report.colours import DARK, LIGHT
 from dptally.report.curves_chart import Series, legend_chart, series_chart
 from dptally.report.drawing import grid
-from dptally.report.scales import Log
 from tests.report.releases import KINDS, make
 
 INTENDED = {

@@ -32,7 +32,7 @@ def run_script(name: str, folder: Path) -> dict[str, Any]:
     except MissingDependency as missing:
         pytest.skip(str(missing))
     script = Path(__file__).with_name(name)
-    source = str(Path(dptally.__file__).parents[1])
+    source = os.pathsep.join(map(str, (Path(dptally.__file__).parents[1], Path(__file__).parents[2])))
     finished = subprocess.run(
         [sys.executable, str(script), str(folder)],
         env={**os.environ, "PYTHONPATH": source},

@@ -37,7 +37,12 @@ def test_every_format_agrees_with_one_machine(spark: Any, tmp_path: Path) -> Non
     pq.write_table(table, tmp_path / "a b.parquet")
     with pyarrow.CompressedOutputStream(tmp_path / "t.csv.gz", "gzip") as file:
         pyarrow.csv.write_csv(table, file)
-    request: dict[str, Any] = {"key": ["word", "number"], "unit": "user", "max_keys_per_unit": 2}
+    request: dict[str, Any] = {
+        "key": ["word", "number"],
+        "unit": "user",
+        "max_keys_per_unit": 2,
+        "mechanism": "stability",
+    }
     for name in ("a b.parquet", "t.csv.gz"):
         source = str(tmp_path / name)
         frame = open_files(source, key=["word", "number"], unit="user", session=spark)
@@ -51,7 +56,7 @@ def test_units_and_types_agree_with_one_machine(spark: Any, tmp_path: Path) -> N
     """JSON numbers that are equal are one unit, text is another, and stated types are those of the columns."""
     lines = [f'{{"k": {i % 3}.0, "u": {unit}}}' for i in range(900) for unit in (i, f"{i}.0", f"{i}e0", f'"{i}"')]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    source, request = str(tmp_path / "a.jsonl"), {"key": "k", "unit": "u", **PRIVACY}
+    source, request = str(tmp_path / "a.jsonl"), {"key": "k", "unit": "u", "max_keys_per_unit": 1, **PRIVACY}
     for types in (None, {"k": "int64"}, {"k": "decimal(5,1)", "u": "float64"}):
         ours = dptally.publish(source, engine="spark", types=types, randomness=SeededBits(1), **request)
         theirs = dptally.publish(source, types=types, randomness=SeededBits(1), **request)

@@ -23,8 +23,8 @@ REQUESTS: list[dict[str, Any]] = [
     {"key": "word"},
     {"key": "number", "nulls": "keep", "mechanism": "stability"},
     {"key": ["word", "number"], "nulls": "keep"},
-    {"key": "word", "unit": "user"},
-    {"key": ["number", "word"], "unit": "user", "max_keys_per_unit": 3, "nulls": "keep"},
+    {"key": "word", "unit": "user", "max_keys_per_unit": 1},
+    {"key": ["number", "word"], "unit": "user", "max_keys_per_unit": 3, "nulls": "keep", "mechanism": "stability"},
     {"key": "word", "unit": "user", "max_keys_per_unit": 3, "mechanism": "gaussian"},
     {"key": "word", "mechanism": "sample_and_threshold"},
     {"key": "word", "sampling": dptally.Ppswor("0.1")},
@@ -150,7 +150,13 @@ def test_units_choose_uniformly_on_spark(spark: Any) -> None:
     units = 6000
     table = pa.table({"u": np.repeat(np.arange(units), 4), "k": np.tile(np.arange(4), units)})
     release = dptally.publish(
-        spark.createDataFrame(table), key="k", unit="u", epsilon=20, delta="1e-2", randomness=SeededBits(3)
+        spark.createDataFrame(table),
+        key="k",
+        unit="u",
+        max_keys_per_unit=1,
+        epsilon=20,
+        delta="1e-2",
+        randomness=SeededBits(3),
     )
     counts = dict(release.table().select("k", "value").iter_rows())
     assert abs(sum(counts.values()) - units) <= 8  # every value is at most a few below its count

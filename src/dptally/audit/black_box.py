@@ -3,61 +3,55 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.audit.controls import DELTA_TIMES_4, made_for
 from dptally.audit.events import Bound, lower_bound
 from dptally.audit.observed import (
     Observer,
+    Runs,
     observe_keys,
     observe_order,
     observe_ranges,
     observe_sampled,
     observe_sketch,
     observe_tree,
+    observe_units,
     observe_universe,
 )
-from dptally.audit.subjects import OTHERS, asked_for, mechanisms
+from dptally.audit.subjects import DELTA_TIMES_4, OTHERS, asked_for, made_for, mechanisms
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.registry import USUAL, mechanism_class
-from dptally.randomness import SeededBits, SystemBits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dptally.laws.spec import Mechanism
-    from dptally.randomness import BitSource
-
-__all__ = ["BlackBox", "BlackBoxFinding", "audit_black_box", "audit_controls", "black_boxes"]
+from dptally.laws.spec import Mechanism
+from dptally.randomness import BitSource, SeededBits, SystemBits
 
 _ALPHA = 1e-6
 
 
 @dataclass(frozen=True)
 class BlackBox:
-    """A mechanism as the black-box audit sees it.
+    """A mechanism as the black-box audit sees it, and the name under which it is asked for.
 
-    Attributes:
-        name: in reports.
-        asked: the names under which it is asked for.
-        mechanism: the public half.
-        observe: how it is run.
-        runs: how many samples of each data set are enough to find the controls below.
-        controls: what this many samples show to exceed a claim, each with the epsilon and delta claimed.
+    So many `runs` of each data set show that the `controls` exceed a claim, each with the epsilon and delta claimed.
     """
 
     name: str
-    asked: tuple[str, ...]
+    asked: str
     mechanism: type[Mechanism]
     observe: Observer
     runs: int
     controls: dict[str, tuple[str, str]]
 
 
-_OBSERVERS: dict[str, Observer] = {"keys": observe_keys, "universe": observe_universe, "stream": observe_sketch}
+_OBSERVERS: dict[str, Observer] = {
+    "keys": observe_keys,
+    "units": observe_units,
+    "universe": observe_universe,
+    "stream": observe_sketch,
+}
 _MORE_DELTA = {DELTA_TIMES_4: ("1", "0.01")}
 
 
@@ -66,40 +60,30 @@ def black_boxes() -> tuple[BlackBox, ...]:
     found: list[BlackBox] = []
     for mechanism in mechanisms():
         name, audits = mechanism.name, mechanism.audits
-        asked = (name,)
         observe = _OBSERVERS[audits.observed]
-        found.append(BlackBox(name, asked, mechanism, observe, audits.runs, dict(audits.controls)))
+        found.append(BlackBox(name, name, mechanism, observe, audits.runs, dict(audits.controls)))
         if mechanism.sampled:
-            found.append(BlackBox(f"{name}, sampled", asked, mechanism, observe_sampled, 40_000, _MORE_DELTA))
+            found.append(BlackBox(f"{name}, sampled", name, mechanism, observe_sampled, 40_000, _MORE_DELTA))
     usual = mechanism_class(USUAL)
     ranges, rounds, _ = OTHERS
     return (
         *found,
-        BlackBox("ranges", (ranges,), usual, observe_ranges, 8_000, _MORE_DELTA),
-        BlackBox("heavy hitters", (rounds,), usual, observe_tree, 10_000, {}),
-        BlackBox("order of rows", (usual.name,), usual, observe_order, 1_000, {}),
+        BlackBox("ranges", ranges, usual, observe_ranges, 8_000, _MORE_DELTA),
+        BlackBox("heavy hitters", rounds, usual, observe_tree, 10_000, {}),
+        BlackBox("order of rows", usual.name, usual, observe_order, 1_000, {}),
     )
 
 
 @dataclass(frozen=True)
 class BlackBoxFinding:
-    """What was found about one mechanism.
+    """What was found about one mechanism."""
 
-    Attributes:
-        name: of the mechanism, in reports.
-        control: what releases were made for in place of the claim; empty for the mechanism itself.
-        epsilon: claimed.
-        delta: claimed.
-        bound: the lower bound of epsilon at that delta, its event and its data sets.
-        confidence: with which the bound holds.
-    """
-
-    name: str
-    control: str
-    epsilon: Fraction
-    delta: Fraction
-    bound: Bound
-    confidence: float
+    name: str  # of the mechanism, in reports
+    control: str  # what releases were made for in place of the claim; empty for the mechanism itself
+    epsilon: Fraction  # claimed
+    delta: Fraction  # claimed
+    bound: Bound  # the lower bound of epsilon at that delta, its event and its data sets
+    confidence: float  # with which the bound holds
 
     @property
     def violated(self) -> bool:
@@ -152,7 +136,9 @@ def audit_black_box(
     for number, box in enumerate(chosen_boxes(mechanism)):
         if progress is not None:
             progress(box.name)
-        wanted = box.runs if runs is None else _most_runs(box, as_count("runs", runs, smallest=10, largest=1 << 40))
+        wanted = box.runs if runs is None else as_count("runs", runs, smallest=10, largest=1 << 40)
+        if box.runs < 10_000:  # where a sample is a release of its own, and for polynomials
+            wanted = min(wanted, 10 * box.runs)
         findings.append(_audit(box, asked[0], asked[1], wanted, _bits(seed, number), "", alpha))
     return findings
 
@@ -164,14 +150,7 @@ def audit_controls(
     alpha: float = _ALPHA,
     progress: Callable[[str], None] | None = None,
 ) -> list[BlackBoxFinding]:
-    """The same for releases made for more than is claimed; `violated` should be true for all of them.
-
-    Args:
-        mechanism: a mechanism's name, or "all".
-        seed: to repeat everything; None for fresh secret bits.
-        alpha: as for `audit_black_box`.
-        progress: called with what is about to be audited.
-    """
+    """The same for releases made for more than is claimed; `violated` should be true for all of them."""
     findings = []
     for number, box in enumerate(chosen_boxes(mechanism)):
         for place, (control, (epsilon, delta)) in enumerate(box.controls.items()):
@@ -185,13 +164,8 @@ def audit_controls(
 
 def chosen_boxes(name: str) -> tuple[BlackBox, ...]:
     """What is audited under a name."""
-    asked = {*asked_for(name)}
-    return tuple(box for box in black_boxes() if {*box.asked} & asked)
-
-
-def _most_runs(box: BlackBox, runs: int) -> int:
-    """Where a sample is a release of its own, and for polynomials, no more than ten times the usual number."""
-    return min(runs, 10 * box.runs) if box.runs < 10_000 else runs
+    asked = asked_for(name)
+    return tuple(box for box in black_boxes() if box.asked in asked)
 
 
 def _audit(
@@ -201,7 +175,8 @@ def _audit(
     # In memory where there is such a place: every file is on disk when it is complete, and there are thousands.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - made-up data, in a directory of its own
     with tempfile.TemporaryDirectory(dir=memory) as directory:
-        pairs = box.observe(box.mechanism, *made_for(epsilon, claimed_delta, control), runs, bits, Path(directory))
+        made = made_for(epsilon, claimed_delta, control)
+        pairs = box.observe(Runs(box.mechanism, *made, runs, bits, Path(directory)))
     bound = lower_bound(pairs, epsilon=float(epsilon), delta=float(claimed_delta), alpha=alpha)
     return BlackBoxFinding(box.name, control, epsilon, claimed_delta, bound, 1 - alpha)
 

@@ -1,7 +1,7 @@
 """The slow reference: privacy loss of two laws that are written out, outcome by outcome, in exact numbers.
 
-Nothing here is taken from the verifiers. A law is a mapping from outcomes to whole numbers, its
-masses, in units of one over their sum.
+Nothing here is taken from the verifiers; bounds of the exponential are from the balls of FLINT, not from the series of
+laws and verifiers. A law is a mapping from outcomes to whole numbers, its masses, in units of one over their sum.
 """
 
 from __future__ import annotations
@@ -10,28 +10,47 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from dptally.audit.enclosures import PRECISION, ball, ends, exponential
 from dptally.verifiers.gaussian import working_precision
-
-__all__ = ["Law", "as_masses", "composed", "composed_at_least", "excess", "product"]
 
 Law = Mapping[Any, int]
 _CELLS = 300  # of the grid of losses, for one epsilon
 _WINDOW = 5 * _CELLS  # losses beyond so many epsilons are cut, which can only lower what is found
 _FLOAT_ERROR = 1e-10
+PRECISION = 768  # bits: more than any builder or verifier has, so that a tie they settled is settled the same way here
+
+
+def ball(number: Fraction | int) -> arb:
+    """A ball around a fraction."""
+    exact = Fraction(number)
+    return arb(fmpq(exact.numerator, exact.denominator))
+
+
+def ends(found: arb) -> tuple[Fraction, Fraction]:
+    """The two ends of a ball, as exact fractions."""
+    return _exact(found.lower()), _exact(found.upper())
+
+
+def _exact(point: arb) -> Fraction:
+    mantissa, exponent = (int(part) for part in point.man_exp())
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+@lru_cache(maxsize=256)
+def exponential(exponent: Fraction) -> tuple[Fraction, Fraction]:
+    """A fraction below e^exponent and one above, within 2^-700 of it."""
+    with working_precision(PRECISION):
+        return ends(ball(exponent).exp())
 
 
 def as_masses(row: Mapping[Any, Fraction], whole: int) -> dict[Any, int]:
-    """The row of a law in units of one over `whole`; outcomes without mass are left out.
-
-    Raises:
-        ValueError: if this is not a law with that denominator.
-    """
+    """The row of a law in units of one over `whole`, without outcomes of no mass; or ValueError."""
     masses = {}
     for outcome, chance in row.items():
         share, rest = divmod(whole, chance.denominator)

@@ -6,9 +6,9 @@ If a mechanism is (epsilon, delta)-private, then P(T) <= e^epsilon Q(T) + delta 
 
 The event is chosen on one half of the runs, from a family that holds "reported", "not reported", values from some t on
 or up to some t, and the set of all outcomes that were e^epsilon times as frequent as under the other data set. The
-bound is computed on the other half, with P(T) and Q(T) replaced by their Clopper-Pearson bounds. So the choice, of
-which pair of data sets, which order and which event, costs nothing, and the bound is above the truth with probability
-alpha at most: alpha / 2 for each of the two probabilities.
+bound is computed on the other half, with P(T) and Q(T) replaced by their Clopper-Pearson bounds [CP34]. So the choice,
+of which pair of data sets, which order and which event, costs nothing, and the bound is above the truth with
+probability alpha at most: alpha / 2 for each of the two probabilities.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dptally.audit.confidence import probability_at_least, probability_at_most
+from flint import arb
 
-__all__ = ["Bound", "Neighbours", "Sample", "lower_bound"]
+from dptally.verifiers.gaussian import working_precision
 
 _MOST_VALUES = 200  # thresholds that are tried
+_NEAR = 1e-10
+_DEVIATIONS = 7
+_BITS = 96
 
 
 @dataclass(frozen=True)
@@ -44,31 +47,19 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound of epsilon.
+    """A lower bound of epsilon."""
 
-    Attributes:
-        epsilon: the bound; 0 where nothing can be said, infinity never.
-        event: in words.
-        neighbours: which data sets.
-        hits: of the event in the testing half, under the one data set and under the other.
-        runs: in the testing half, likewise.
-    """
-
-    epsilon: float
-    event: str
-    neighbours: str
-    hits: tuple[int, int]
-    runs: tuple[int, int]
+    epsilon: float  # the bound; 0 where nothing can be said, infinity never
+    event: str  # in words
+    neighbours: str  # which data sets
+    hits: tuple[int, int]  # of the event in the testing half, under the one data set and under the other
+    runs: tuple[int, int]  # in the testing half, likewise
 
 
 def lower_bound(pairs: Sequence[Neighbours], *, epsilon: float, delta: float, alpha: float) -> Bound:
     """The lower bound of epsilon at `delta`, wrong with probability `alpha` at most.
 
-    Args:
-        pairs: runs on pairs of neighbouring data sets.
-        epsilon: that is claimed; it decides which events are tried, and nothing else.
-        delta: that is claimed.
-        alpha: the probability with which a bound may be above the truth.
+    The `epsilon` that is claimed decides which events are tried, and nothing else.
     """
     best: tuple[float, str, frozenset[Hashable], str, Sample, Sample] | None = None
     for pair in pairs:
@@ -122,3 +113,40 @@ def _guess(one: Counter[Hashable], other: Counter[Hashable], outcomes: frozenset
     least = share - 5 * math.sqrt(share * (1 - share) / runs) - 5 / runs - delta
     most = against + 5 * math.sqrt(against * (1 - against) / others) + 15 / others
     return math.log(least / most) if least > 0 else -math.inf
+
+
+def probability_at_least(hits: int, runs: int, alpha: float) -> float:
+    """A number that exceeds the true probability with probability `alpha` at most: the lower Clopper-Pearson bound.
+
+    The largest p, up to one part in 10^10, for which `hits` or more of `runs` independent runs have probability
+    `alpha` at most. That probability is a regularised incomplete beta function, enclosed by a ball; a p is taken only
+    if the whole ball is below `alpha`, so rounding goes to the safe side.
+
+    >>> round(probability_at_least(90, 100, 0.05), 4), probability_at_least(0, 100, 0.05)
+    (0.8363, 0.0)
+    """
+    if hits <= 0:
+        return 0.0
+    with working_precision(_BITS):
+
+        def safe(p: float) -> bool:
+            return bool(arb(p).beta_lower(arb(hits), arb(runs - hits + 1), 1) <= arb(alpha))
+
+        high = hits / runs
+        # Where to begin: any safe p will do.
+        low = max(0.0, high - _DEVIATIONS * math.sqrt(high * (1 - high) / runs))
+        if not safe(low):
+            low = 0.0
+        while high - low > _NEAR * high:  # invariant: `low` is safe
+            middle = (low + high) / 2
+            low, high = (middle, high) if safe(middle) else (low, middle)
+    return low
+
+
+def probability_at_most(hits: int, runs: int, alpha: float) -> float:
+    """A number that is below the true probability with probability `alpha` at most: the upper bound.
+
+    >>> round(probability_at_most(0, 100, 0.05), 4)
+    0.0295
+    """
+    return 1.0 - probability_at_least(runs - hits, runs, alpha)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
-from dptally.audit.controls import DELTA_TIMES_4, EPSILON_TIMES_2
+from dptally.audit.exact_key_rounds import audit_key_rounds
 from dptally.audit.exact_keys import (
     audit_binomial_rows,
     audit_merged_sketch,
@@ -20,21 +21,22 @@ from dptally.audit.exact_keys import (
 from dptally.audit.exact_pure import audit_compact, audit_dense, audit_sparse, audit_strict_sparse, audit_total
 from dptally.audit.exact_rounds import audit_ranges, audit_rounds
 from dptally.audit.exact_sketches import audit_pure_sketch, audit_shared_noise, audit_summed_sketches
-from dptally.audit.findings import ExactFinding
+from dptally.audit.examination import ExactFinding, Examination
 from dptally.audit.random_settings import RandomSettings
-from dptally.audit.subjects import OTHERS, Subject, asked_for, mechanisms
-
-__all__ = ["ExactAudit", "audit_exactly", "subjects"]
+from dptally.audit.subjects import DELTA_TIMES_4, EPSILON_TIMES_2, OTHERS, asked_for, mechanisms
+from dptally.laws.spec import Mechanism
 
 _PER_CONTROL = 6  # settings with each control, for each mechanism
 _CHUNK = 16
 _DELTA, _EPSILON, _BOTH = (DELTA_TIMES_4,), (EPSILON_TIMES_2,), (DELTA_TIMES_4, EPSILON_TIMES_2)
 
-_KINDS: dict[str, tuple[Callable[[Subject, RandomSettings, int, str], ExactFinding], tuple[str, ...]]] = {
+_Kind = Callable[[Examination, RandomSettings], None]
+_KINDS: dict[str, tuple[_Kind, tuple[str, ...]]] = {
     "rows": (audit_rows, _BOTH),
     "sampled rows": (audit_sampled, _BOTH),
     "rows of a unit": (audit_unit_rows, _BOTH),
     "binomial rows": (audit_binomial_rows, _BOTH),
+    "rounds of keys": (audit_key_rounds, _BOTH),
     "shared noise": (audit_shared_noise, _DELTA),
     "counters": (audit_merged_sketch, _BOTH),
     "summed counters": (audit_summed_sketches, _EPSILON),
@@ -44,6 +46,28 @@ _KINDS: dict[str, tuple[Callable[[Subject, RandomSettings, int, str], ExactFindi
     "noise in strict time": (audit_strict_sparse, _EPSILON),
     "elements of a field": (audit_compact, _EPSILON),
 }
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One exact audit: of a mechanism, or of what is made of several, and then `mechanism` is any.
+
+    It is `asked` for by some names, `kind` compares one setting with its claim, `weight` is its share of the settings,
+    and `controls` are those that must be found to exceed the claim.
+    """
+
+    name: str
+    mechanism: type[Mechanism]
+    asked: tuple[str, ...]
+    kind: _Kind
+    weight: int
+    controls: tuple[str, ...]
+
+    def audit(self, seed: int, place: int, control: str) -> ExactFinding:
+        """One setting, of a place in the grid of this seed; as a control, or as it is."""
+        check = Examination(self.name, self.mechanism, seed, place, control)
+        self.kind(check, check.choose)
+        return check.finding()
 
 
 def subjects() -> tuple[Subject, ...]:
@@ -69,20 +93,13 @@ def subjects() -> tuple[Subject, ...]:
 
 @dataclass
 class ExactAudit:
-    """What the exact audit found.
+    """What the exact audit found."""
 
-    Attributes:
-        seed: of the grid; with it everything is repeated.
-        settings: how many settings each mechanism had.
-        comparisons: how many pairs of laws were compared, both ways.
-        violations: of mechanisms as they are. There must be none.
-        controls: for each mechanism and control, in how many of how many settings it was found.
-    """
-
-    seed: int
-    settings: Counter[str] = field(default_factory=Counter)
-    comparisons: int = 0
-    violations: list[ExactFinding] = field(default_factory=list)
+    seed: int  # of the grid; with it everything is repeated
+    settings: Counter[str] = field(default_factory=Counter)  # how many settings each mechanism had
+    comparisons: int = 0  # how many pairs of laws were compared, both ways
+    violations: list[ExactFinding] = field(default_factory=list)  # of mechanisms as they are. There must be none
+    # for each mechanism and control, in how many of how many settings it was found
     controls: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -162,18 +179,16 @@ def _interleaved(names: list[str]) -> list[str]:
     return [name for _, _, name in sorted(numbered)]
 
 
-def _findings(work: list[tuple[str, int, str]], seed: int, processes: int) -> Iterable[ExactFinding]:
+def _findings(work: list[tuple[str, int, str]], seed: int, processes: int) -> Iterator[ExactFinding]:
+    audit_one = partial(_audit_one, seed)
     if processes == 1:
-        return (_audit_one((seed, *one)) for one in work)
-    return _in_processes([(seed, *one) for one in work], processes)
-
-
-def _in_processes(work: list[tuple[int, str, int, str]], processes: int) -> Iterator[ExactFinding]:
+        yield from map(audit_one, work)
+        return
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(_audit_one, work, chunksize=_CHUNK)
+        yield from pool.map(audit_one, work, chunksize=_CHUNK)
 
 
-def _audit_one(work: tuple[int, str, int, str]) -> ExactFinding:
-    seed, name, place, control = work
+def _audit_one(seed: int, work: tuple[str, int, str]) -> ExactFinding:
+    name, place, control = work
     subject = next(subject for subject in subjects() if subject.name == name)
-    return subject.audit(RandomSettings(seed, place), place, control)
+    return subject.audit(seed, place, control)

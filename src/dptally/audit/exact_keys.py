@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.audit.controls import made_for
-from dptally.audit.drawn_rows import follows_rows
-from dptally.audit.enclosures import ball, ends
+import numpy as np
+from numpy.typing import NDArray
+
+from dptally.audit.divergences import ball, ends
 from dptally.audit.examination import Examination
+from dptally.audit.random_settings import RandomSettings
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
@@ -17,45 +20,28 @@ from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import share_between_keys
 from dptally.verifiers.gaussian import working_precision
 
-if TYPE_CHECKING:
-    from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import RandomSettings
-    from dptally.audit.subjects import Subject
-
-__all__ = [
-    "audit_binomial_rows",
-    "audit_merged_sketch",
-    "audit_rows",
-    "audit_sampled",
-    "audit_unit_rows",
-    "compare_gaussian_rows",
-    "compare_sampling_rows",
-    "compare_shift_rows",
-]
-
 _WHOLE = 1 << 128
 _RATE_BITS = 32
+_MOST_BORDERS = 400  # of a row that are tried
+_LONGEST = 400  # binomial row
 _ALL_ROWS = 160  # laws with fewer rows are compared row by row; of others some rows are chosen
 _UNITS = (1, 1, 1, 2, 2, 3, 5, 10, 30)
 
 
-def audit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_rows(check: Examination, choose: RandomSettings) -> None:
     """A law for single keys: pairs of rows of what is drawn from, and a unit of several keys."""
-    epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-12, 0.1)
-    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
-    delta = Fraction(0) if subject.mechanism.pure else delta
-    check = Examination(subject.name, place, epsilon, delta, {"keys": keys, "values": values}, control)
+    epsilon, delta = choose.spread(*check.mechanism.audits.epsilons), choose.spread(1e-12, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not check.mechanism.keys_only
+    delta = Fraction(0) if check.mechanism.pure else delta
+    check.claim(epsilon, delta, {"keys": keys, "values": values})
     claimed = share_between_keys(epsilon, delta, keys) if delta else (epsilon / keys, delta)
-    law = subject.law(*made_for(*claimed, control), values=values)
+    law = check.law(*claimed, values=values)
     width: int = getattr(law, "width", getattr(law, "largest", _ALL_ROWS))
-    compare_shift_rows(check, law, width, claimed, choose)
-    check.together(keys, epsilon=claimed[0])
-    return check.finding()
+    compare_shift_rows(check, law, width, claimed)
+    check.together(keys, claimed[0])
 
 
-def compare_shift_rows(
-    check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction], choose: RandomSettings
-) -> None:
+def compare_shift_rows(check: Examination, law: Any, width: int, claimed: tuple[Fraction, Fraction]) -> None:
     """Compare neighbouring rows of a law up to `width`, from where on every key is reported, and draws with rows."""
     rows: dict[int, dict[Any, int]] = {}
 
@@ -67,12 +53,9 @@ def compare_shift_rows(
             )
         return rows[frequency]
 
-    for frequency in _chosen_rows(width, getattr(law, "threshold", 1), choose):
-        check.keys(
-            row(frequency), row(frequency - 1), f"frequencies {frequency} and {frequency - 1}",
-            epsilon=claimed[0], delta=claimed[1],
-        )  # fmt: skip
-    frequency = choose.number(1, width + 1)
+    for frequency in _chosen_rows(width, getattr(law, "threshold", 1), check.choose):
+        check.keys(row(frequency), row(frequency - 1), f"frequencies {frequency} and {frequency - 1}", *claimed)
+    frequency = check.choose.number(1, width + 1)
     if hasattr(law, "table"):  # of 128 bits, from which the compiled sampler draws
         check.require(follows_rows(law, frequency, row(frequency)), f"draws do not follow row {frequency}")
 
@@ -85,15 +68,14 @@ def _chosen_rows(width: int, threshold: int, choose: RandomSettings) -> list[int
     return sorted({row for row in (*near, *choose.some(1, width, 12)) if row >= 1})
 
 
-def audit_sampled(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_sampled(check: Examination, choose: RandomSettings) -> None:
     """With a sampling scheme: rows from 1 on and far out, and whether keys are reported no more often than sampled."""
     epsilon, delta = choose.spread(0.1, 4), choose.spread(1e-10, 0.05)
     values = choose.number(0, 3) > 0
     sub_tokens = choose.one_of((1, 1, 2, 3)) if values else 1
     scheme = _scheme(choose)
-    facts = {"scheme": scheme, "values": values, "sub_tokens": sub_tokens}
-    check = Examination(subject.name, place, epsilon, delta, facts, control)
-    law = WeightedSample(*made_for(epsilon, delta, control), scheme, values=values, sub_tokens=sub_tokens)
+    check.claim(epsilon, delta, {"scheme": scheme, "values": values, "sub_tokens": sub_tokens})
+    law = WeightedSample(*check.made_for(epsilon, delta), scheme, values=values, sub_tokens=sub_tokens)
     far = choose.number(60, 400)
     runs = (range(1, 41), range(far, far + 3))
     before: tuple[int, dict[Any, int]] = (0, {None: _WHOLE})
@@ -102,12 +84,11 @@ def audit_sampled(subject: Subject, choose: RandomSettings, place: int, control:
         check.require(sum(masses.values()) == _WHOLE and min(masses.values()) >= 0, "a row is not a law")
         if band.frequency == before[0] + 1:
             where = f"frequencies {band.frequency} and {before[0]}"
-            check.keys(masses, before[1], where, epsilon=epsilon, delta=delta)
+            check.keys(masses, before[1], where, epsilon, delta)
         reported = Fraction(_WHOLE - masses.get(None, 0), _WHOLE)
         check.require(reported <= _included(scheme, band.frequency), "a key is reported more often than sampled")
         before = band.frequency, masses
-    check.together(1, epsilon=epsilon)
-    return check.finding()
+    check.together(1, epsilon)
 
 
 def _scheme(choose: RandomSettings) -> Scheme:
@@ -132,17 +113,16 @@ def _included(scheme: Scheme, frequency: int) -> Fraction:
         return min(Fraction(1), ends(taken)[1])
 
 
-def audit_unit_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_unit_rows(check: Examination, choose: RandomSettings) -> None:
     """Noise and a threshold, for all keys of a unit at once."""
-    epsilon, delta = choose.spread(*subject.audits.epsilons), choose.spread(1e-10, 0.1)
-    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not subject.mechanism.keys_only
-    check = Examination(subject.name, place, epsilon, delta, {"keys": keys, "values": values}, control)
-    law = subject.law(*made_for(epsilon, delta, control), max_keys_per_unit=keys, values=values)
-    compare_gaussian_rows(check, law, keys, choose)
-    return check.finding()
+    epsilon, delta = choose.spread(*check.mechanism.audits.epsilons), choose.spread(1e-10, 0.1)
+    keys, values = choose.one_of(_UNITS), choose.number(0, 3) > 0 or not check.mechanism.keys_only
+    check.claim(epsilon, delta, {"keys": keys, "values": values})
+    law = check.law(epsilon, delta, max_keys_per_unit=keys, values=values)
+    compare_gaussian_rows(check, law, keys)
 
 
-def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int, choose: RandomSettings) -> None:
+def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int) -> None:
     """Compare data sets that differ in `keys` keys, of which some are missing in one of them.
 
     One key is compared in exact numbers; several are written out if that is short, and otherwise bounded from below.
@@ -150,11 +130,11 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
     nothing = {None: _WHOLE}
     first, high = (check.masses(law.row(frequency), _WHOLE) for frequency in (1, law.width + 1))
     below = check.masses(law.row(law.width), _WHOLE)
-    for frequency in (2, law.threshold, *choose.some(2, law.width, 2)):
+    for frequency in (2, law.threshold, *check.choose.some(2, law.width, 2)):
         rows = [check.masses(law.row(near), _WHOLE) for near in (frequency, frequency - 1)]
         check.neighbours(rows[0], rows[1], f"frequencies {frequency} and {frequency - 1}")
     check.neighbours(first, nothing, "frequencies 1 and 0")
-    for shared in sorted({0, keys, *choose.some(0, keys, 1)}):
+    for shared in sorted({0, keys, *check.choose.some(0, keys, 1)}):
         missing = keys - shared
         for pairs, order in (
             ([(high, below, shared), (first, nothing, missing)], ""),
@@ -162,48 +142,44 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int,
         ):
             taken = [pair for pair in pairs if pair[2]]
             check.several(taken, f"{keys} keys, {shared} of which have other units{order}")
-    frequency = choose.number(1, law.width)
+    frequency = check.choose.number(1, law.width)
     row = check.masses(law.row(frequency), _WHOLE)
     check.require(follows_rows(law, frequency, row), f"draws do not follow row {frequency}")
 
 
-def audit_merged_sketch(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_merged_sketch(check: Examination, choose: RandomSettings) -> None:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
     from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 
     epsilon, delta = choose.spread(0.2, 4), choose.spread(1e-10, 0.05)
     capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
     minimise = choose.one_of(("threshold", "error"))
-    facts = {"capacity": capacity, "form": form, "minimise": minimise}
-    check = Examination(subject.name, place, epsilon, delta, facts, control)
+    check.claim(epsilon, delta, {"capacity": capacity, "form": form, "minimise": minimise})
     made = sketch_spec(
         SketchFacts(form, capacity),  # type: ignore[arg-type]
-        *made_for(epsilon, delta, control),
+        *check.made_for(epsilon, delta),
         shortfall=None,
         minimise=minimise,  # type: ignore[arg-type]
     )
     law = made.law
     if law.judged_for_unit:
-        compare_gaussian_rows(check, law, capacity, choose)
+        compare_gaussian_rows(check, law, capacity)
     else:
         claimed = share_between_keys(epsilon, delta, capacity)
-        compare_shift_rows(check, law, law.width, claimed, choose)
-        check.together(capacity, epsilon=claimed[0])
-    return check.finding()
+        compare_shift_rows(check, law, law.width, claimed)
+        check.together(capacity, claimed[0])
 
 
-def audit_binomial_rows(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_binomial_rows(check: Examination, choose: RandomSettings) -> None:
     """Sampling alone: binomial rows, written out from factorials."""
     epsilon, delta = choose.spread(0.3, 4), choose.spread(1e-9, 0.1)
     keys, rate = choose.one_of((1, 1, 1, 2, 3, 5)), choose.spread(0.02, 0.6)
     given = choose.number(0, 2)  # neither, rate, threshold
-    facts = {"keys": keys, "rate": rate if given == 1 else "best"}
-    check = Examination(subject.name, place, epsilon, delta, facts, control)
+    check.claim(epsilon, delta, {"keys": keys, "rate": rate if given == 1 else "best"})
     claimed = share_between_keys(epsilon, delta, keys)
-    law = subject.law(*made_for(*claimed, control), options={"rate": rate} if given == 1 else {})
-    compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
-    check.together(keys, epsilon=claimed[0])
-    return check.finding()
+    law = check.law(*claimed, options={"rate": rate} if given == 1 else {})
+    compare_sampling_rows(check, law.rate, law.threshold, claimed, law=law)
+    check.together(keys, claimed[0])
 
 
 def compare_sampling_rows(
@@ -211,7 +187,6 @@ def compare_sampling_rows(
     rate: Fraction,
     threshold: int,
     claimed: tuple[Fraction, Fraction],
-    choose: RandomSettings,
     *,
     law: SampleAndThreshold | None = None,
 ) -> None:
@@ -220,16 +195,14 @@ def compare_sampling_rows(
     # A pair of rows k and k - 1 is the worst where k (1 - (1 - p) e^-epsilon) passes t.
     kept = 1 - (1 - float(rate)) * math.exp(-float(claimed[0]))
     turn = math.floor(threshold / kept)
-    near = {threshold, threshold + 1, turn - 1, turn, turn + 1, middle, *choose.some(threshold, 2 * middle + 4, 3)}
+    chosen = check.choose.some(threshold, 2 * middle + 4, 3)
+    near = {threshold, threshold + 1, turn - 1, turn, turn + 1, middle, *chosen}
     for count in sorted(found for found in near if threshold <= found <= _LONGEST):
         first, second = (binomial(trials, rate, threshold) for trials in (count, count - 1))
         if law is not None and count <= 200:
             stated = check.masses(law.row(count), 1 << (_RATE_BITS * count))
             check.require(stated == first, f"row {count} is not the binomial law")
-        check.keys(first, second, f"frequencies {count} and {count - 1}", epsilon=claimed[0], delta=claimed[1])
-
-
-_LONGEST = 400
+        check.keys(first, second, f"frequencies {count} and {count - 1}", *claimed)
 
 
 def binomial(trials: int, rate: Fraction, threshold: int) -> dict[Any, int]:
@@ -241,3 +214,46 @@ def binomial(trials: int, rate: Fraction, threshold: int) -> dict[Any, int]:
         law[hits] = math.comb(trials, hits) * kept**hits * dropped ** (trials - hits)
     law[None] = (1 << (_RATE_BITS * trials)) - sum(law.values())
     return {outcome: mass for outcome, mass in law.items() if mass}
+
+
+class _GivenWords:
+    """A source that hands out words that were given to it. Not random at all."""
+
+    private = False
+
+    def __init__(self, numbers: list[int]) -> None:
+        halves = [half for number in numbers for half in (number & 0xFFFFFFFFFFFFFFFF, number >> 64)]
+        self._words = np.array(halves, dtype=np.uint64)
+        self._at = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next words."""
+        found = self._words[self._at : self._at + count]
+        self._at += count
+        if len(found) < count:
+            raise ValueError("more words were asked for than were given")
+        return found
+
+
+def follows_rows(law: Any, frequency: int, row: Mapping[Any, int]) -> bool:
+    """Whether a law that reports larger values for smaller numbers draws its row for a frequency, border by border.
+
+    A law of 128 bits draws by one uniform number u from 0 to 2^128 - 1; the compiled sampler is fed chosen numbers in
+    place of random ones. Where its row puts a border between two outcomes, the number just below must give the one and
+    the number on it the other. With all borders of a row right, and outcomes between borders the same, the draw has
+    exactly the probabilities of the row.
+    """
+    borders, outcomes = [], []
+    reached = 0
+    for outcome in sorted((value for value in row if value is not None), reverse=True):
+        borders.append((reached, reached + row[outcome] - 1))
+        outcomes.append(outcome)
+        reached += row[outcome]
+    if row.get(None, 0):
+        borders.append((reached, (1 << 128) - 1))
+        outcomes.append(0)
+    borders, outcomes = borders[-_MOST_BORDERS:], outcomes[-_MOST_BORDERS:]
+    numbers = [number for border in borders for number in border]
+    drawn = law.draw(np.full(len(numbers), frequency, dtype=np.int64), _GivenWords(numbers))
+    expected = [outcome for outcome in outcomes for _ in range(2)]
+    return list(drawn.tolist()) == expected

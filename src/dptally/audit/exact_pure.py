@@ -3,56 +3,37 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.audit.controls import made_for
-from dptally.audit.enclosures import exponential
-from dptally.audit.examination import Examination
+from dptally.audit.divergences import exponential
+from dptally.audit.examination import NOTHING, Examination
+from dptally.audit.random_settings import RandomSettings
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
 from dptally.laws.specs.compact import changes_per_unit
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.total_noise import noise_scale
 
-if TYPE_CHECKING:
-    from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import RandomSettings
-    from dptally.audit.subjects import Subject
-
-__all__ = [
-    "audit_compact",
-    "audit_dense",
-    "audit_sparse",
-    "audit_strict_sparse",
-    "audit_total",
-    "compare_dense_rows",
-]
-
 _WHOLE = 1 << 128
 
 
-def _made(epsilon: Fraction, control: str) -> Fraction:
-    return made_for(epsilon, Fraction(0), control)[0]
-
-
-def audit_dense(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_dense(check: Examination, choose: RandomSettings) -> None:
     """A value for every key of a list: whole rows for small bounds, windows around the count for large ones."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 7, 30, 100, 1000, 1 << 40))
-    check = Examination(subject.name, place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
-    law = DyadicGeometric(_made(epsilon, control) / keys, bound)
-    compare_dense_rows(check, law, epsilon / keys, choose)
+    check.claim(epsilon, NOTHING, {"keys": keys, "bound": bound})
+    law = DyadicGeometric(check.made_for(epsilon)[0] / keys, bound)
+    compare_dense_rows(check, law, epsilon / keys)
     check.require(keys * law.epsilon <= epsilon, "keys together spend more than epsilon")
-    return check.finding()
 
 
-def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction, choose: RandomSettings) -> None:
+def compare_dense_rows(check: Examination, law: DyadicGeometric, key_epsilon: Fraction) -> None:
     """Compare rows at the ends of the range and in the middle."""
     bound = law.bound
-    for count in sorted({1, bound, *choose.some(1, bound, 3)}):
+    for count in sorted({1, bound, *check.choose.some(1, bound, 3)}):
         rows = [_window(law, number, count) for number in (count, count - 1)]
-        check.keys(rows[0], rows[1], f"counts {count} and {count - 1}", epsilon=key_epsilon, delta=Fraction(0))
-    check.together(1, epsilon=check.epsilon)
+        check.keys(rows[0], rows[1], f"counts {count} and {count - 1}", key_epsilon)
+    check.together(1, check.epsilon)
 
 
 def _window(law: DyadicGeometric, count: int, middle: int) -> dict[Any, int]:
@@ -64,30 +45,27 @@ def _window(law: DyadicGeometric, count: int, middle: int) -> dict[Any, int]:
     return row
 
 
-def audit_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_sparse(check: Examination, choose: RandomSettings) -> None:
     """The noise of every key of a universe, with a small bound so that rows can be written out."""
     epsilon = choose.spread(0.1, 5)
     keys, bound = choose.one_of((1, 1, 2, 5)), choose.one_of((1, 2, 5, 12, 25))
-    check = Examination(subject.name, place, epsilon, Fraction(0), {"keys": keys, "bound": bound}, control)
+    check.claim(epsilon, NOTHING, {"keys": keys, "bound": bound})
     key_epsilon = epsilon / keys
-    noise: Any = TopKNoise(_made(key_epsilon, control), size=1000, keep=5, bound=bound).noise
+    noise: Any = TopKNoise(check.made_for(key_epsilon)[0], size=1000, keep=5, bound=bound).noise
     whole = noise.ratio.denominator**bound * (noise.ratio.denominator + noise.ratio.numerator)
     rows = [check.masses(noise.row(count), whole) for count in range(bound + 1)]
     for count in range(1, bound + 1):
-        where = f"counts {count} and {count - 1}"
-        check.keys(rows[count], rows[count - 1], where, epsilon=key_epsilon, delta=Fraction(0))
-    check.together(1, epsilon=epsilon)
-    return check.finding()
+        check.keys(rows[count], rows[count - 1], f"counts {count} and {count - 1}", key_epsilon)
+    check.together(1, epsilon)
 
 
-def audit_strict_sparse(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_strict_sparse(check: Examination, choose: RandomSettings) -> None:
     """The version of fixed time: its noise, and whether the random release hides how far the draw is from its law."""
     epsilon = choose.spread(0.2, 3)
     bound, keep, mixing = choose.one_of((2, 5, 20)), choose.one_of((1, 4, 20)), choose.one_of((20, 40))
     size = choose.one_of((10, 1000, 1 << 32))
-    facts = {"bound": bound, "keep": keep, "mixing": mixing, "size": size}
-    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
-    law = TopKNoise(_made(epsilon, control), size=size, keep=keep, bound=bound, mixing=mixing)
+    check.claim(epsilon, NOTHING, {"bound": bound, "keep": keep, "mixing": mixing, "size": size})
+    law = TopKNoise(check.made_for(epsilon)[0], size=size, keep=keep, bound=bound, mixing=mixing)
     masses: list[int] = law.noise.masses  # type: ignore[union-attr]
     rows = []
     for count in range(bound + 1):
@@ -97,30 +75,26 @@ def audit_strict_sparse(subject: Subject, choose: RandomSettings, place: int, co
             row[value] = row.get(value, 0) + mass
         rows.append(row)
     for count in range(1, bound + 1):
-        where = f"counts {count} and {count - 1}"
-        check.keys(rows[count], rows[count - 1], where, epsilon=epsilon, delta=Fraction(0))
+        check.keys(rows[count], rows[count - 1], f"counts {count} and {count - 1}", epsilon)
     low, _ = exponential(epsilon)
-    distance = Fraction(bound * size * (keep + 2), 1 << law.scale_bits) + Fraction(
-        (keep + 1) * size, 1 << law.label_bits
-    )
+    distance = Fraction(bound * size * (keep + 2), 1 << law.scale_bits)
+    distance += Fraction((keep + 1) * size, 1 << law.label_bits)
     least = Fraction(1, (4 * size * (bound + 1)) ** keep << mixing)
     # [BV19, Lem. 3.2]: the ratio of the mixture is at most e^epsilon if (e^epsilon + 1) d <= (e^epsilon - 1) least.
     check.require((low + 1) * distance <= (low - 1) * least, "the random release does not hide the distance")
-    check.together(1, epsilon=epsilon)
-    return check.finding()
+    check.together(1, epsilon)
 
 
-def audit_compact(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_compact(check: Examination, choose: RandomSettings) -> None:
     """One polynomial for all keys: the chance of every element at one key, for neighbouring counts."""
     epsilon = choose.spread(0.2, 5)
     keys, rule = choose.one_of((1, 1, 2, 4)), choose.one_of(("subsample", "refuse"))
     largest, size = choose.one_of((1, 2, 10, 1000, (1 << 32) - 1)), choose.one_of((100, 1 << 32, 1 << 64))
-    facts = {"keys": keys, "rule": rule, "largest count": largest, "universe": size}
-    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
+    check.claim(epsilon, NOTHING, {"keys": keys, "rule": rule, "largest count": largest, "universe": size})
     changes = keys * (2 if rule == "subsample" else 1)
     check.require(changes_per_unit(keys, rule) == changes, "a unit changes more counts than is accounted for")  # type: ignore[arg-type]
     step = epsilon / changes
-    law = choose_law(_made(step, control), universe_size=size, largest_count=largest)
+    law = choose_law(check.made_for(step)[0], universe_size=size, largest_count=largest)
     counts = {1, largest, *choose.some(1, largest, 1), *choose.some(1, min(largest, 30), 2)}
     low, _ = exponential(step)
     for count in sorted(counts):
@@ -130,7 +104,6 @@ def audit_compact(subject: Subject, choose: RandomSettings, place: int, control:
             where = f"the value {value} of counts {count} and {count - 1}"
             check.require(chance <= low * other and other <= low * chance, where + " differs too much")
     check.bounded(Fraction(0), "ratios of chances, element by element")
-    return check.finding()
 
 
 def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, str], Fraction]:
@@ -148,11 +121,11 @@ def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, s
     return chances
 
 
-def audit_total(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_total(check: Examination, choose: RandomSettings) -> None:
     """The private number of occurrences: geometric noise with a whole scale, clamped at 0."""
     epsilon = choose.spread(0.001, 5)
-    check = Examination(subject.name, place, epsilon, Fraction(0), {}, control)
-    scale = noise_scale(_made(epsilon, control))
+    check.claim(epsilon, NOTHING, {})
+    scale = noise_scale(check.made_for(epsilon)[0])
     ratio = Fraction(scale, scale + 1)
     reach = 6
     for total in (1, choose.number(2, reach)):
@@ -165,4 +138,3 @@ def audit_total(subject: Subject, choose: RandomSettings, place: int, control: s
             whole = (scale + 1) ** (2 * reach + 1) * (2 * scale + 1)
             rows.append(check.masses(row, whole))
         check.neighbours(rows[0], rows[1], f"totals {total} and {total - 1}")
-    return check.finding()

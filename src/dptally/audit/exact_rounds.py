@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.audit.controls import made_for
 from dptally.audit.exact_keys import binomial, compare_sampling_rows, compare_shift_rows
 from dptally.audit.exact_pure import compare_dense_rows
 from dptally.audit.examination import Examination
+from dptally.audit.random_settings import RandomSettings
 from dptally.laws.range_trees import make_tree_law
 from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.round_parameters import choose_round_law
 from dptally.privacy.composition import share_between_keys
 
-if TYPE_CHECKING:
-    from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import RandomSettings
-    from dptally.audit.subjects import Subject
-
-__all__ = ["audit_ranges", "audit_rounds"]
-
 _LONGEST = 300
 
 
-def audit_rounds(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_rounds(check: Examination, choose: RandomSettings) -> None:
     """Heavy hitters: the same unit in every round, in a prefix of any frequency.
 
     Rounds are independent given what was asked, so a unit that has a part in all of them is examined by products of
@@ -34,9 +27,8 @@ def audit_rounds(subject: Subject, choose: RandomSettings, place: int, control: 
     # Few settings, each of which costs a second to choose a law for: they are kept by the chooser of laws.
     epsilon, delta = Fraction(choose.one_of((1, 2, 3)), 2), Fraction(1, 10 ** choose.one_of((2, 4, 6)))
     rounds, composition = choose.one_of((1, 1, 2, 3, 5)), choose.one_of(("exact", "optimal", "basic"))
-    facts = {"rounds": rounds, "composition": composition}
-    check = Examination(subject.name, place, epsilon, delta, facts, control)
-    law = choose_round_law(*made_for(epsilon, delta, control), rounds, composition)  # type: ignore[arg-type]
+    check.claim(epsilon, delta, {"rounds": rounds, "composition": composition})
+    law = choose_round_law(*check.made_for(epsilon, delta), rounds, composition)  # type: ignore[arg-type]
     threshold = law.threshold
     kept = 1 - (1 - float(law.rate)) * math.exp(-float(epsilon))
     turn = math.floor(threshold / kept)
@@ -47,28 +39,25 @@ def audit_rounds(subject: Subject, choose: RandomSettings, place: int, control: 
         for order in (0, 1):
             pair = (rows[order], rows[1 - order])
             check.several([(*pair, rounds)], f"{rounds} rounds of frequencies {count} and {count - 1}")
-    return check.finding()
 
 
-def audit_ranges(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_ranges(check: Examination, choose: RandomSettings) -> None:
     """Trees of counts: one node of each level, by the law of each."""
     epsilon, delta = choose.spread(0.5, 5), choose.spread(1e-9, 0.05)
     levels = choose.one_of((1, 2, 3, 5, 8))
     mechanism = choose.one_of([name for name in mechanism_names() if mechanism_class(name).trees])
     pure = mechanism_class(mechanism).pure
-    claim = Fraction(0) if pure else delta
-    check = Examination(subject.name, place, epsilon, claim, {"levels": levels, "mechanism": mechanism}, control)
+    delta = Fraction(0) if pure else delta
+    check.claim(epsilon, delta, {"levels": levels, "mechanism": mechanism})
+    made_epsilon, made_delta = check.made_for(epsilon, delta)
+    law: Any = make_tree_law(made_epsilon, made_delta or None, levels=levels, mechanism=mechanism).law
     if pure:
-        made = made_for(epsilon, claim, control)[0]
-        dense: Any = make_tree_law(made, None, levels=levels, mechanism=mechanism).law
-        check.require(levels * dense.epsilon <= epsilon, "levels together spend more than epsilon")
-        compare_dense_rows(check, dense, epsilon / levels, choose)
-        return check.finding()
-    law: Any = make_tree_law(*made_for(epsilon, delta, control), levels=levels, mechanism=mechanism).law
+        check.require(levels * law.epsilon <= epsilon, "levels together spend more than epsilon")
+        compare_dense_rows(check, law, epsilon / levels)
+        return
     claimed = share_between_keys(epsilon, delta, levels)
     if law.rate is not None:
-        compare_sampling_rows(check, law.rate, law.threshold, claimed, choose, law=law)
+        compare_sampling_rows(check, law.rate, law.threshold, claimed, law=law)
     else:
-        compare_shift_rows(check, law, law.width, claimed, choose)
-    check.together(levels, epsilon=claimed[0])
-    return check.finding()
+        compare_shift_rows(check, law, law.width, claimed)
+    check.together(levels, claimed[0])

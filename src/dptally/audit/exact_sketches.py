@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.audit.controls import made_for
-from dptally.audit.divergences import as_masses, excess
-from dptally.audit.enclosures import PRECISION, ball, ends, exponential
-from dptally.audit.examination import Examination
+from dptally.audit.divergences import PRECISION, as_masses, ball, ends, excess, exponential, product
+from dptally.audit.examination import NOTHING, Examination
+from dptally.audit.random_settings import RandomSettings
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.total_noise import noise_scale
 from dptally.randomness import SeededBits
+from dptally.summaries.misra_gries import MisraGries
 from dptally.universes import read_universe
 from dptally.verifiers.gaussian import working_precision
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import RandomSettings
-    from dptally.audit.subjects import Subject
-
-__all__ = ["audit_pure_sketch", "audit_shared_noise", "audit_summed_sketches"]
 
 _WHOLE = 1 << 128
 _ENTRY = 16
@@ -34,7 +27,7 @@ _ALPHABET = 4
 _MOST_STEPS = 1_200_000  # of writing out the law of a small sketch
 
 
-def audit_shared_noise(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_shared_noise(check: Examination, choose: RandomSettings) -> None:
     """One stream: own and shared noise. Small sketches are written out whole, for streams that differ in one element.
 
     For sketches of any capacity, the chance that a key which only one stream has is reported is computed exactly from
@@ -47,10 +40,10 @@ def audit_shared_noise(subject: Subject, choose: RandomSettings, place: int, con
     epsilon = choose.spread(2.2, 3.8) * elements if small else choose.spread(0.3, 4)
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
-    check = Examination(subject.name, place, epsilon, delta, facts, control)
+    check.claim(epsilon, delta, facts)
     made = sketch_spec(
         SketchFacts("standard" if standard else "single", capacity),
-        *made_for(epsilon, delta, control),
+        *check.made_for(epsilon, delta),
         elements_per_unit=elements,
         shortfall="private" if share else None,
     )
@@ -67,7 +60,6 @@ def audit_shared_noise(subject: Subject, choose: RandomSettings, place: int, con
             laws = [_write_out(law, state) for state in states]
             if laws[0] is not None and laws[1] is not None:
                 check.neighbours(laws[0], laws[1], f"streams of {len(longer)} and {len(shorter)} elements")
-    return check.finding()
 
 
 def _check_shortfall(check: Examination, spent: Fraction, elements: int) -> None:
@@ -79,21 +71,20 @@ def _check_shortfall(check: Examination, spent: Fraction, elements: int) -> None
 
 
 def _check_leak(check: Examination, law: SharedNoise, capacity: int, standard: bool, elements: int) -> None:
-    masses = _table_masses(law.table)  # from the largest noise to the smallest
-    reach = len(masses) // 2
-    below = [0, *accumulate(reversed(masses))]
+    noise = _noise(law.table)
+    reach = max(noise)
+    below = [0, *accumulate(reversed(noise.values()))]
 
     def hidden(limit: int) -> int:
         """2^128 P[noise <= limit]."""
-        return below[max(0, min(len(masses), limit + reach + 1))]
+        return below[max(0, min(len(noise), limit + reach + 1))]
 
     ones, zeros = (capacity, 0) if standard else (1, min(1, capacity - 1))
     quiet = sum(
         mass * hidden(law.threshold - 2 - shared) ** ones * hidden(law.threshold - 1 - shared) ** zeros
-        for shared, mass in zip(range(reach, -reach - 1, -1), masses, strict=True)
+        for shared, mass in noise.items()
     )
     leak = 1 - Fraction(quiet, _WHOLE ** (1 + ones + zeros))
-    noise = dict(zip(range(reach, -reach - 1, -1), masses, strict=True))
     moved = {value + 1: mass for value, mass in noise.items()}
     share = law.epsilon / elements
     step = max(excess(noise, moved, share), excess(moved, noise, share))
@@ -113,60 +104,52 @@ def _neighbouring_streams(choose: RandomSettings, elements: int) -> Iterator[tup
     yield shorter, longer
 
 
-def _counters(stream: list[int], capacity: int, standard: bool) -> dict[int, int]:
-    from dptally.summaries.misra_gries import MisraGries
-
+def _sketched(stream: list[int], capacity: int) -> MisraGries:
     sketch = MisraGries(capacity, kind="integer", bits=SeededBits(1))
     if stream:
         sketch.update(stream)
-    contents = sketch.contents()
+    return sketch
+
+
+def _counters(stream: list[int], capacity: int, standard: bool) -> dict[int, int]:
+    contents = _sketched(stream, capacity).contents()
     found = dict(zip(contents.keys.to_pylist(), contents.counters.tolist(), strict=True))
     return {key: count for key, count in found.items() if count or not standard}
 
 
 def _write_out(law: SharedNoise, counters: dict[int, int]) -> dict[Any, int] | None:
     """The law of a whole release, key by key, summed over the shared noise; None if it is too long."""
-    masses = _table_masses(law.table)
-    reach = len(masses) // 2
-    if len(masses) * (2 * reach + 2) ** len(counters) > _MOST_STEPS:
+    noise = _noise(law.table)
+    if len(noise) * (2 * max(noise) + 2) ** len(counters) > _MOST_STEPS:
         return None
-    noise = dict(zip(range(reach, -reach - 1, -1), masses, strict=True))
-    total: dict[Any, int] = {}
+    total: Counter[Any] = Counter()
     for shared, mass in noise.items():
-        partial: dict[Any, int] = {(): mass}
+        rows = []
         for key, count in counters.items():
-            values: dict[int, int] = {}
-            quiet = 0
+            row: Counter[Any] = Counter()
             for own, chance in noise.items():
                 value = count + own + shared
-                if value >= law.threshold:
-                    values[value] = chance
-                else:
-                    quiet += chance
-            nexts: dict[Any, int] = {}
-            for before, so_far in partial.items():
-                if quiet:
-                    nexts[before] = nexts.get(before, 0) + so_far * quiet
-                for value, chance in values.items():
-                    nexts[(*before, (key, value))] = so_far * chance
-            partial = nexts
-        for outcome, found in partial.items():
-            total[outcome] = total.get(outcome, 0) + found
+                row[(key, value) if value >= law.threshold else None] += chance
+            rows.append(row)
+        for outcome, chance in product(rows).items():
+            total[tuple(seen for seen in outcome if seen is not None)] += mass * chance
     return total
 
 
-def _table_masses(table: bytes) -> list[int]:
-    """Masses of the noise, from the largest to the smallest."""
+def _noise(table: bytes) -> dict[int, int]:
+    """Masses of the noise by its value, from the largest to the smallest."""
     reached = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
-    return [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
+    masses = [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
+    reach = len(masses) // 2
+    return dict(zip(range(reach, -reach - 1, -1), masses, strict=True))
 
 
-def audit_summed_sketches(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_summed_sketches(check: Examination, choose: RandomSettings) -> None:
     """Sketches that were added up: counters with fractions, of streams that differ in one element."""
     epsilon, delta = choose.spread(0.7, 5), choose.spread(1e-9, 0.1)
     capacity, elements = choose.one_of((1, 2, 3, 8)), choose.one_of((1, 1, 2))
-    check = Examination(subject.name, place, epsilon, delta, {"capacity": capacity, "elements": elements}, control)
-    law = SummedNoise(*made_for(epsilon, delta, control), capacity, elements=elements)
+    check.claim(epsilon, delta, {"capacity": capacity, "elements": elements})
+    law = SummedNoise(*check.made_for(epsilon, delta), capacity, elements=elements)
     for first, second in _summed_neighbours(choose, capacity, elements):
         keys = sorted({key for key in (*first, *second) if first.get(key, 0) != second.get(key, 0)})
         # Keys are drawn independently, and leaving some of them out of sight cannot raise a divergence.
@@ -177,20 +160,15 @@ def audit_summed_sketches(subject: Subject, choose: RandomSettings, place: int, 
             pairs = [tuple(_summed_row(law, state.get(key, 0)) for state in (first, second)) for key in keys[:4]]
             for order in (0, 1):
                 check.several([(pair[order], pair[1 - order], 1) for pair in pairs], "several keys of streams")
-    return check.finding()
 
 
 def _summed_neighbours(
     choose: RandomSettings, capacity: int, elements: int
 ) -> Iterator[tuple[dict[int, int], dict[int, int]]]:
     """Counters, in units of 1 / (capacity + 1), of streams that differ; and the farthest ones that are allowed for."""
-    from dptally.summaries.misra_gries import MisraGries
 
     def reduced(stream: list[int]) -> dict[int, int]:
-        sketch = MisraGries(capacity, kind="integer", bits=SeededBits(1))
-        if stream:
-            sketch.update(stream)
-        keys, scaled = sketch.reduced()
+        keys, scaled = _sketched(stream, capacity).reduced()
         return dict(zip(keys.to_pylist(), scaled.tolist(), strict=True))
 
     for shorter, longer in _neighbouring_streams(choose, elements):
@@ -205,8 +183,7 @@ def _summed_row(law: SummedNoise, scaled: int) -> dict[Any, int]:
     """What is reported for one counter in units of 1 / (k + 1): rounded at random, noise added, cut, floored."""
     parts, grid, fine = law.capacity + 1, law.grid, law._best[1]
     low, rest = divmod(scaled * grid, parts)
-    masses = _table_masses(law.table)
-    reach = len(masses) // 2
+    noise = _noise(law.table)
     row: dict[Any, int] = {}
     for rounded, weight in ((low, parts - rest), (low + 1, rest)):
         if not weight:
@@ -214,22 +191,21 @@ def _summed_row(law: SummedNoise, scaled: int) -> dict[Any, int]:
         if rounded == 0:
             row[None] = row.get(None, 0) + weight * _WHOLE
             continue
-        for noise, mass in zip(range(reach, -reach - 1, -1), masses, strict=True):
-            noisy = rounded + noise
+        for added, mass in noise.items():
+            noisy = rounded + added
             outcome = noisy // grid if noisy >= fine else None
             row[outcome] = row.get(outcome, 0) + weight * mass
     return row
 
 
-def audit_pure_sketch(subject: Subject, choose: RandomSettings, place: int, control: str) -> ExactFinding:
+def audit_pure_sketch(check: Examination, choose: RandomSettings) -> None:
     """Sketches over a universe, delta = 0: rounded counters and geometric noise, moved as far as streams can."""
     epsilon = choose.spread(0.2, 5)
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
-    facts = {"capacity": capacity, "elements": elements, "shortfall": share}
-    check = Examination(subject.name, place, epsilon, Fraction(0), facts, control)
+    check.claim(epsilon, NOTHING, {"capacity": capacity, "elements": elements, "shortfall": share})
     made = sketch_spec(
         SketchFacts("single", capacity),
-        made_for(epsilon, Fraction(0), control)[0],
+        check.made_for(epsilon)[0],
         None,
         universe=read_universe("words:2"),
         elements_per_unit=elements,
@@ -251,7 +227,6 @@ def audit_pure_sketch(subject: Subject, choose: RandomSettings, place: int, cont
         for order in (0, 1):
             pairs = [[_rounded_row(noise, scaled, parts, top) for scaled in pair] for pair in moved]
             check.several([(pair[order], pair[1 - order], 1) for pair in pairs], "two counters moved")
-    return check.finding()
 
 
 def _rounded_row(noise: ClampedGeometric, scaled: int, parts: int, top: int) -> dict[Any, int]:

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from dptally.randomness import SeededBits
 
-__all__ = ["RandomSettings"]
-
 _Item = TypeVar("_Item")
 _WORD = 1 << 64
 
@@ -19,10 +17,6 @@ class RandomSettings:
     """Choices that depend on a seed and a place alone, so that every setting of a grid can be repeated by itself.
 
     Nothing private rests on them: they are parameters. Integers are uniform up to 2^-40, which is enough for a grid.
-
-    Args:
-        seed: of the grid.
-        place: of the setting in the grid.
     """
 
     def __init__(self, seed: int, place: int) -> None:

@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+import dptally
 from dptally.audit.subjects import mechanisms
 from dptally.errors import DptallyError
 from dptally.laws.registry import USUAL
+from dptally.laws.stability import Stability
+from dptally.laws.weighted_sample import WeightedSample
 from dptally.randomness import SeededBits, SystemBits
-
-__all__ = ["MARKER", "SideChannel", "audit_side_channels"]
+from dptally.releases.table_release import TableRelease
 
 MARKER = "a-key-nobody-may-see"
 _DRAWS = 20_000
@@ -33,19 +37,12 @@ _REPEATS = 15
 
 @dataclass(frozen=True)
 class SideChannel:
-    """What one check found.
+    """What one check found."""
 
-    Attributes:
-        name: of the channel.
-        looked_at: what was done, in a sentence.
-        found: what was seen, in a sentence.
-        leaks: True or False; None where the check gives numbers and no verdict.
-    """
-
-    name: str
-    looked_at: str
-    found: str
-    leaks: bool | None
+    name: str  # of the channel
+    looked_at: str  # what was done, in a sentence
+    found: str  # what was seen, in a sentence
+    leaks: bool | None  # True or False; None where the check gives numbers and no verdict
 
     def describe(self) -> dict[str, Any]:
         """As plain data for JSON."""
@@ -67,8 +64,6 @@ def audit_side_channels(*, seed: int = 8) -> list[SideChannel]:
 
 
 def _write(path: Path, keys: list[str]) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"key": keys}), path)
     return path
@@ -80,8 +75,6 @@ def _of_keys() -> list[str]:
 
 
 def _publish(source: Path, mechanism: str, bits: Any) -> Any:
-    import dptally
-
     return dptally.publish(
         source, key="key", epsilon=1, delta="1e-6", mechanism=mechanism, randomness=bits, progress=False
     )
@@ -108,8 +101,6 @@ def _order(place: Path, seed: int) -> SideChannel:
 
 def _files(place: Path) -> SideChannel:
     """Neighbouring data sets whose released rows are the same: the files must be the same, byte for byte."""
-    from dptally.releases.table_release import TableRelease
-
     keys = ["pear"] * 300 + ["apple"] * 200 + [f"rare {number}" for number in range(50)]
     different = []
     for mechanism in _of_keys():
@@ -134,8 +125,6 @@ def _files(place: Path) -> SideChannel:
 
 def _metadata(place: Path, seed: int) -> SideChannel:
     """Everything in the file besides rows: statistics, row groups, names, paths, dates."""
-    import pyarrow.parquet as pq
-
     source = _write(place / f"{MARKER}-file.parquet", ["pear"] * 300 + ["apple"] * 200 + [MARKER])
     release = _publish(source, USUAL, SeededBits(seed))
     saved = place / "metadata.release"
@@ -161,8 +150,6 @@ def _metadata(place: Path, seed: int) -> SideChannel:
 
 def _errors(place: Path) -> SideChannel:
     """Every way to fail that can be brought about by data: the marker must be in no message, repr or traceback."""
-    import dptally
-
     files = {
         "few.csv": f"key,n\na,1\n{MARKER}\n",
         "quote.csv": f'key,n\na,1\n"{MARKER},1\n',
@@ -238,9 +225,6 @@ def _left_behind(place: Path) -> SideChannel:
 
 def _time(seed: int) -> SideChannel:
     """How long a draw takes, for keys of different frequencies."""
-    from dptally.laws.stability import Stability
-    from dptally.laws.weighted_sample import WeightedSample
-
     bits = SeededBits(seed)
     parts = []
     for law in (WeightedSample(1, "1e-6"), Stability(1, "1e-6")):

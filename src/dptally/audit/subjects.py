@@ -6,60 +6,34 @@ Which audits suit a mechanism, and for which settings, is stated beside its spec
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter
-from dptally.laws.audits import Audits
 from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.spec import Mechanism, Request
-
-if TYPE_CHECKING:
-    from dptally.audit.findings import ExactFinding
-    from dptally.audit.random_settings import RandomSettings
-
-__all__ = ["OTHERS", "Subject", "asked_for", "audited_names", "law_of", "mechanisms"]
 
 OTHERS = ("ranges", "heavy_hitters", "total")
 """What is audited beside mechanisms: trees of counts, prefixes in rounds, and the private number of occurrences."""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """One exact audit: of a mechanism, or of what is made of several.
+DELTA_TIMES_4 = "delta x 4"
+EPSILON_TIMES_2 = "epsilon x 2"
 
-    Attributes:
-        name: in reports.
-        mechanism: the public half; that of any where it is made of several.
-        asked: the names under which it is asked for.
-        kind: compares one setting with its claim.
-        weight: how many of the settings it gets, in proportion.
-        controls: those that must be found to exceed the claim.
+
+def made_for(epsilon: Fraction, delta: Fraction, control: str) -> tuple[Fraction, Fraction]:
+    """The epsilon and delta that a law is made for, where the given ones are claimed.
+
+    An audit that finds nothing shows little unless it is known to find something. A positive control is an ordinary
+    law, verified and released as any other, but made for more than is claimed: for twice epsilon, or for four times
+    delta. Only the claim that it is held against is wrong. Faults in laws and verifiers are injected by the tests.
     """
-
-    name: str
-    mechanism: type[Mechanism]
-    asked: tuple[str, ...]
-    kind: Callable[[Subject, RandomSettings, int, str], ExactFinding]
-    weight: int
-    controls: tuple[str, ...]
-
-    @property
-    def audits(self) -> Audits:
-        """What the mechanism says about how it is audited."""
-        return self.mechanism.audits
-
-    def audit(self, choose: RandomSettings, place: int, control: str) -> ExactFinding:
-        """One setting, of a place in the grid; as a control, or as it is."""
-        return self.kind(self, choose, place, control)
-
-    def law(
-        self, epsilon: Fraction, delta: Fraction, *, options: Mapping[str, Any] | None = None, **request: Any
-    ) -> Any:
-        """The law that a release would be drawn from, not yet verified."""
-        return law_of(self.mechanism, epsilon, delta, options, **request)
+    if control == EPSILON_TIMES_2:
+        return 2 * epsilon, delta
+    if control == DELTA_TIMES_4:
+        return epsilon, min(4 * delta, Fraction(9, 10))
+    return epsilon, delta
 
 
 def law_of(
@@ -73,21 +47,12 @@ def law_of(
     return mechanism(**(options or {})).spec(Request(epsilon, delta or None, **request)).law
 
 
-def audited_names() -> tuple[str, ...]:
-    """Names that audits take."""
-    return (*mechanism_names(), *OTHERS)
-
-
 def asked_for(name: str) -> tuple[str, ...]:
-    """What is audited under a name: all, or the one.
-
-    Raises:
-        InvalidParameter: there is nothing of this name.
-    """
-    if name not in ("all", *audited_names()):
+    """What is audited under a name: all, or the one; InvalidParameter if there is nothing of this name."""
+    if name not in ("all", *OTHERS):
         with contextlib.suppress(InvalidParameter):
             mechanism_class(name)  # of an installed package, which is found when it is asked for
-    known = audited_names()
+    known = (*mechanism_names(), *OTHERS)
     if name == "all":
         return known
     if name not in known:

@@ -11,7 +11,7 @@ What every command keeps to:
 - No data of the input appears in an error: the text of an unexpected exception is shown only with DPTALLY_DEBUG=1.
 - ``--json`` prints one JSON value. Numbers a guarantee depends on are exact, as strings such as ``"1/1000000"``; floats
   beside them are named ``..._float``. Rows are objects with the key column(s), `value`, `estimate`, `lower`, `upper`
-  (null where a release has no values). Each command's module documents what it prints.
+  (null where a release has no values). What each command prints is in docs/reference/command-line.md.
 - ``--explain`` says what would be done and does nothing; see `dptally.cli.explain`.
 - Modules that cost time are imported by the command that needs them, never before.
 """
@@ -33,21 +33,12 @@ from dptally.errors import DptallyError, InvalidParameter
 from dptally.labels import printable, without_credentials
 from dptally.ledger.paying import spent_by
 
-__all__ = ["main"]
-
 _BAD_REQUEST, _FAILED = 2, 1
 _LONGEST = 2000  # characters of an error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: the arguments, without the program's name; None for those of the process.
-
-    Returns:
-        int: the exit status.
-    """
+    """Run one command, of these arguments or of those of the process, and return the exit status."""
     nowhere_to_print = open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -74,13 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: BaseException, number: int | None, parser: Parser | None) -> int:
-    """Say in one sentence what went wrong, and return the exit status.
-
-    Args:
-        error: what was raised.
-        number: of the signal that the process was asked to end by, if it was.
-        parser: of the command, if there is one.
-    """
+    """Say in one sentence what went wrong, or that a signal of this number came, and return the exit status."""
     status = _FAILED
     if number is not None:
         status, sentence = 128 + number, "interrupted."

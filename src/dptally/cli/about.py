@@ -1,47 +1,25 @@
-"""The commands ``help``, ``completion`` and ``man``, made from the parser.
-
-JSON: help: `command`, `text`; completion: `shell`, `script`; man: `page` (the text), or with ``-o`` `output`.
-"""
+"""The commands ``help``, ``completion`` and ``man``, made from the parser."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from string import Template
 
 from dptally.cli.commands import build_parser
 from dptally.cli.explain import Explanation, described, outputs
 from dptally.cli.options import add_overwrite
-from dptally.cli.parser import Parser, add_command, add_value, inner_commands, leaf_commands
+from dptally.cli.parser import Commands, Parser, add_command, add_value, inner_commands, leaf_commands
+from dptally.cli.printing import print_json
 from dptally.errors import InvalidParameter
+from dptally.files import check_target, complete_or_absent
 from dptally.laws.registry import mechanism_names
-
-if TYPE_CHECKING:
-    from dptally.cli.parser import Commands
-
-__all__ = ["add_commands"]
 
 _SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 _FILES = ("FILE", "INPUT", "TABLE", "SAMPLE", "SKETCH", "RELEASE", "LEDGER")
-_MANUAL = """.TH DPTALLY 1 "" "dptally {version}" "User Commands"
-.SH NAME
-dptally \\- publish tables of private keys and counts under differential privacy
-.SH SYNOPSIS
-\\fBdptally\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR ...]
-.SH DESCRIPTION
-Every command takes \\fB\\-\\-json\\fR, which prints one JSON value, and \\fB\\-\\-explain\\fR, which describes what
-would be done, without doing it.
-.SH COMMANDS
-{commands}
-.SH EXIT STATUS
-0: done; 1: something failed; 2: a request that cannot be met; 130: interrupted.
-.SH ENVIRONMENT
-.TP
-DPTALLY_DEBUG=1
-Show the text of unexpected errors, which may quote data.
-"""
 
 
 def add_commands(commands: Commands) -> None:
@@ -111,7 +89,6 @@ def _man(arguments: Namespace) -> None:
     dptally man | man -l -
     """
     import dptally
-    from dptally.files import check_target, complete_or_absent
 
     output = None if arguments.output is None else Path(arguments.output)
     if output is not None:
@@ -120,7 +97,8 @@ def _man(arguments: Namespace) -> None:
     for path, command in leaf_commands(build_parser()):
         command.formatter_class = partial(RawDescriptionHelpFormatter, width=76)
         helps.append(f'.SS "dptally {_roff(path)}"\n.nf\n{_roff(command.format_help())}.fi')
-    page = _MANUAL.format(version=_roff(dptally.__version__), commands="\n".join(helps))
+    template = Template(files("dptally.cli").joinpath("manual.roff").read_text(encoding="utf-8"))
+    page = template.substitute(version=_roff(dptally.__version__), commands="\n".join(helps))
     if output is None:
         _print(arguments, {"page": page}, "page")
         return
@@ -139,10 +117,7 @@ def _roff(text: str) -> str:
 
 
 def _print(arguments: Namespace, facts: dict[str, str], shown: str) -> None:
-    """Print facts as JSON, or one of them as it is."""
     if arguments.json:
-        from dptally.cli.printing import print_json
-
         print_json(facts)
     else:
         sys.stdout.write(facts[shown])

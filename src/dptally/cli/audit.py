@@ -1,34 +1,19 @@
-"""The command ``audit``.
-
-JSON: `mechanism`, `seed` (null for fresh secret bits), `passed`, and what was asked for:
-
-- `black_box`: a list of findings: `mechanism`, `control` (empty, or what releases were made for), `epsilon` and
-  `delta` (claimed, exact, as strings), `lower_bound` of epsilon, `event`, `neighbours`, `hits` and `runs` (of the half
-  that tests), `confidence`, `violated`; `controls`: the same for releases made for more than is claimed, where
-  `violated` should be true;
-- `exact`: `seed`, `settings` (for each mechanism), `all_settings`, `comparisons`, `violations` (a list), `controls`
-  (for each of them `found` in how many `of` how many settings), `passed`;
-- `side_channels`: a list of `name`, `looked_at`, `found`, `leaks` (true, false, or null where there is no verdict).
-
-Exit status 1 if something exceeds what is claimed, or a control was not found.
-"""
+"""The command ``audit``. Exit status 1 if something exceeds what is claimed, or a control was not found."""
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.explain import Explanation, described
 from dptally.cli.options import MechanismNames, given
-from dptally.cli.parser import add_command, add_flag, add_number, add_value
+from dptally.cli.parser import Commands, add_command, add_flag, add_number, add_value
+from dptally.cli.printing import print_json, print_numbers, say
 from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.progress import progress_reporter
 
 if TYPE_CHECKING:
-    import argparse
-
     from dptally.audit import BlackBoxFinding, ExactAudit, SideChannel
-    from dptally.cli.parser import Commands
-
-__all__ = ["add_commands"]
 
 _SEED = 8
 _AUDITED = MechanismNames(("all",), ("ranges", "heavy_hitters"))
@@ -76,8 +61,6 @@ def _audit(arguments: argparse.Namespace) -> None:
     dptally audit weighted_sample --epsilon 1 --delta 0.01 --runs 100000
     dptally audit all --exact --settings 10000 --processes 2
     """
-    from dptally.cli.printing import print_json
-
     _check(arguments)
     report: dict[str, Any] = {"mechanism": arguments.mechanism, "seed": arguments.seed}
     show = not arguments.json
@@ -95,7 +78,6 @@ def _audit(arguments: argparse.Namespace) -> None:
 
 def _exact(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
     from dptally.audit import audit_exactly
-    from dptally.progress import progress_reporter
 
     seed = _SEED if arguments.seed is None else arguments.seed
     with progress_reporter(None if show and not arguments.quiet else False) as report_stage:
@@ -112,8 +94,6 @@ def _exact(arguments: argparse.Namespace, report: dict[str, Any], show: bool) ->
 
 
 def _print_exact(found: ExactAudit) -> None:
-    from dptally.cli.printing import print_numbers, say
-
     rows: list[tuple[str, ...]] = []
     for name, number in found.settings.items():
         controls = [
@@ -133,7 +113,6 @@ def _print_exact(found: ExactAudit) -> None:
 
 def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
     from dptally.audit import audit_black_box, audit_controls
-    from dptally.cli.printing import say
 
     def tell(name: str) -> None:
         if show and not arguments.quiet:
@@ -155,8 +134,6 @@ def _black_box(arguments: argparse.Namespace, report: dict[str, Any], show: bool
 
 
 def _print_black_box(title: str, found: list[BlackBoxFinding], *, expected: bool) -> None:
-    from dptally.cli.printing import print_numbers
-
     names = ("mechanism", "epsilon", "delta", "lower bound", "runs", "verdict", "event")
     rows: list[tuple[str, ...]] = []
     for finding in found:
@@ -172,7 +149,6 @@ def _print_black_box(title: str, found: list[BlackBoxFinding], *, expected: bool
 
 def _side_channels(arguments: argparse.Namespace, report: dict[str, Any], show: bool) -> bool:
     from dptally.audit import audit_side_channels
-    from dptally.cli.printing import say
 
     found: list[SideChannel] = audit_side_channels(seed=_SEED if arguments.seed is None else arguments.seed)
     report["side_channels"] = [channel.describe() for channel in found]

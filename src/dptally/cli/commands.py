@@ -7,32 +7,21 @@ from importlib import import_module
 import dptally
 from dptally.cli.parser import Parser
 
-__all__ = ["COMMANDS", "build_parser"]
-
-COMMANDS = {
-    "publish": "publish",
-    "sanitize": "sanitize",
+_MODULES = {
+    "publish": "publish sanitize",
     "sketch": "sketch",
-    "heavy-hitters": "heavy_hitters",
-    "quantile": "quantile",
+    "trees": "heavy-hitters quantile",
     "federated": "federated",
     "ledger": "ledger",
-    "show": "read",
-    "top": "read",
-    "count": "read",
-    "sum": "read",
-    "verify": "read",
-    "combine": "combine",
-    "plot": "plot",
-    "report": "report",
+    "read": "show top count sum verify combine",
+    "report": "plot report",
     "explore": "explore",
     "plan": "plan",
     "audit": "audit",
     "example": "example",
-    "help": "about",
-    "completion": "about",
-    "man": "about",
+    "about": "help completion man",
 }
+COMMANDS = {command: module for module, commands in _MODULES.items() for command in commands.split()}
 """Every command, in the order of the help, with the module of this package whose `add_commands` adds it."""
 
 
@@ -48,7 +37,7 @@ def build_parser(command: str | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dptally {dptally.__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    modules = [COMMANDS[command]] if command in COMMANDS else _MODULES
     for module in modules:
         import_module(f"dptally.cli.{module}").add_commands(commands)
     return parser

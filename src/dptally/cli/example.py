@@ -1,28 +1,35 @@
-"""The command ``example``: the whole way on a small real data set.
+"""The command ``example``: the whole way on a small real data set, the words of Shakespeare's Hamlet, line by line.
 
-JSON: as ``publish --json`` with `rows` (the ten largest), plus `data` (the data set's path), `command` (what does the
-same by hand, as a list of arguments), `report` (the page's path) and `pictures` (paths; empty without the extra).
+The text is in the public domain; where the copy comes from is in ``example_files/README.md``.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import gzip
+import re
 import shlex
+from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dptally.cli.delivery import summarize
-from dptally.cli.example_data import REQUEST, write_words
 from dptally.cli.explain import Explanation, described
-from dptally.cli.parser import add_command, add_flag, add_value
+from dptally.cli.outputs import summarize
+from dptally.cli.parser import Commands, add_command, add_flag, add_value
+from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
 from dptally.errors import MissingDependency
+from dptally.files import check_target
 
 if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands
     from dptally.releases.table_release import TableRelease
 
-__all__ = ["add_commands"]
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
+
+
+REQUEST: dict[str, Any] = {"key": "word", "unit": "line", "max_keys_per_unit": 3, "epsilon": "1", "delta": "1e-6"}
+"""How the example is published."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -44,8 +51,6 @@ def _example(arguments: argparse.Namespace) -> None:
     dptally example --directory /tmp/hamlet --no-picture
     """
     from dptally import report
-    from dptally.cli.printing import describe, json_rows, print_frame, print_json, say
-    from dptally.files import check_target
     from dptally.publishing import publish
 
     directory = Path(arguments.directory or "dptally-example")
@@ -92,7 +97,6 @@ def _draw(release: TableRelease, pictures: list[Path]) -> tuple[list[Path], str 
 
 
 def _command(data: Path, output: Path) -> list[str]:
-    """The command that does the same by hand."""
     options = [part for name, given in REQUEST.items() for part in (f"--{name.replace('_', '-')}", str(given))]
     return ["dptally", "publish", str(data), *options, "-o", str(output)]
 
@@ -107,3 +111,25 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         cost="None: Hamlet has been public for some time.",
         resources="A few seconds.",
     )
+
+
+def words() -> Iterator[tuple[int, str]]:
+    """Every word of the play in lower case, with the number of its line.
+
+    >>> list(words())[:3]
+    [(1, 'hamlet'), (2, 'dramatis'), (2, 'personae')]
+    """
+    packed = files("dptally").joinpath("cli/example_files/hamlet.txt.gz").read_bytes()
+    for number, line in enumerate(gzip.decompress(packed).decode("utf-8").splitlines(), start=1):
+        for word in _WORD.findall(line.lower()):
+            yield number, word
+
+
+def write_words(path: Path) -> int:
+    """Write the words as CSV with the columns `line` and `word`, and return the number of rows."""
+    rows = list(words())
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("line", "word"))
+        writer.writerows(rows)
+    return len(rows)

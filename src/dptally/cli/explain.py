@@ -6,29 +6,19 @@ returns an `Explanation`, given to `dptally.cli.parser.add_command`.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli.options import ledger_part
+from dptally.cli.printing import print_json, say
+from dptally.errors import InvalidParameter
+from dptally.exact import as_delta, as_epsilon, as_fraction
+from dptally.labels import without_credentials
 
 if TYPE_CHECKING:
-    import argparse
-
     from dptally.laws.base import Reporting
-
-__all__ = [
-    "COUNTING",
-    "Explanation",
-    "expected",
-    "explain",
-    "explain_reading",
-    "explain_release",
-    "inputs",
-    "numbers_of",
-    "outputs",
-    "with_ledger",
-]
 
 COUNTING = (
     "Time grows with the rows, about a second for ten million where rows are units and several where a column is the "
@@ -39,36 +29,19 @@ COUNTING = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a command would do.
-
-    Attributes:
-        does: what would be done, in sentences.
-        reads: what would be read: files, standard input; with what they are.
-        writes: what would be written.
-        guarantee: what would be guaranteed to whom; empty where nothing private is touched.
-        cost: of privacy: what is spent.
-        resources: time and memory, roughly.
-        expect: what the result would be like; may be empty.
-    """
+    """What a command would do, in sentences; what it reads and writes, each with what it is."""
 
     does: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    guarantee: str = ""
+    guarantee: str = ""  # empty where nothing private is touched
     cost: str = "No privacy is spent: what is read is public already."
     resources: str = "Less than a second and a few hundred megabytes at most."
-    expect: str = ""
+    expect: str = ""  # what the result would be like
 
 
 def explain(arguments: argparse.Namespace) -> None:
-    """Print the explanation of a command.
-
-    JSON: `command`, `does`, `reads`, `writes` (lists), `guarantee`, `cost`, `resources`, `expect` (sentences), and
-    `done`, which is false.
-    """
-    from dptally.cli.printing import print_json, say
-    from dptally.labels import without_credentials
-
+    """Print the explanation of a command."""
     command = arguments.parser.prog.partition(" ")[2]
     found: Explanation = arguments.explanation(arguments)
     found = replace(found, reads=tuple(map(without_credentials, found.reads)))
@@ -96,7 +69,7 @@ def described(arguments: argparse.Namespace) -> str:
 
 def inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The private inputs, in words."""
-    given = getattr(arguments, "input", None) or arguments.sketch
+    given = getattr(arguments, "input", None) or getattr(arguments, "sketch", [])
     table, query = getattr(arguments, "table", None), getattr(arguments, "query", None)
     part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
     names = given if isinstance(given, list) else [given]
@@ -125,32 +98,19 @@ def explain_reading(arguments: argparse.Namespace, **more: Any) -> Explanation:
 
 def explain_release(
     arguments: argparse.Namespace,
-    does: str | None = None,
     *,
     pure: bool = False,
     unit: str | None = None,
     keys: int = 1,
-    reads: tuple[str, ...] | None = None,
-    writes: tuple[str, ...] | None = None,
     guarantee: str = "",
     cost: str = "",
-    resources: str = Explanation.resources,
-    expect: str = "",
+    **more: Any,
 ) -> Explanation:
     """The explanation of a command that makes a release, and of the ledger that pays for it.
 
-    Args:
-        arguments: with `epsilon` and `delta`, which are checked as the command itself would, and options of a ledger.
-        does: what is done, if it is not `described`.
-        pure: whether the mechanism guarantees delta = 0.
-        unit: what identifies a privacy unit; None where every row is one.
-        keys: how many keys of a unit are counted.
-        reads: what is read, if it is not `inputs`.
-        writes: what is written, if it is not a release.
-        guarantee: what else is to be said about it.
-        cost: what else is to be said about it.
-        resources: time and memory.
-        expect: what the result would be like.
+    Epsilon, delta and options of a ledger are checked as the command itself would. `pure` mechanisms keep delta = 0;
+    of each `unit`, or of each row where that is None, so many `keys` are counted; `guarantee` and `cost` are what else
+    is to be said about them.
     """
     epsilon, delta = numbers_of(arguments, pure=pure)
     size = f"epsilon = {float(epsilon):g}, delta = {float(delta):g}"
@@ -163,28 +123,25 @@ def explain_release(
             f"{'one row (or one of a count)' if unit is None else f'all rows of one {unit!r}'}, verified in exact "
             "arithmetic on the probability table in use, before any data is read."
         )
-        if unit is not None:
+        if unit is not None and not keys:
+            guaranteed += " How many keys of each are counted is chosen from sizes that are measured privately."
+        elif unit is not None:
             counted = f"{keys:,} {'key' if keys == 1 else 'keys'}"
             guaranteed += f" At most {counted} of each are counted, chosen uniformly at random."
         each = "row" if unit is None else unit
         spent = f"{size}, once, for each {each}. Repeating it on the same data costs as much again."
-    explanation = Explanation(
-        described(arguments) if does is None else does,
-        reads=inputs(arguments) if reads is None else reads,
-        writes=outputs(arguments, "the release, which anyone may see") if writes is None else writes,
-        guarantee=f"{guaranteed} {guarantee}".rstrip(),
-        cost=f"{spent} {cost}".rstrip(),
-        resources=resources,
-        expect=expect,
-    )
-    return with_ledger(explanation, arguments, size)
+    told: dict[str, Any] = {
+        "does": described(arguments),
+        "reads": inputs(arguments),
+        "writes": outputs(arguments, "the release, which anyone may see"),
+        "guarantee": f"{guaranteed} {guarantee}".rstrip(),
+        "cost": f"{spent} {cost}".rstrip(),
+    }
+    return with_ledger(Explanation(**{**told, **more}), arguments, size)
 
 
 def numbers_of(arguments: argparse.Namespace, *, pure: bool) -> tuple[Fraction, Fraction]:
     """Epsilon and delta, checked as the command itself would."""
-    from dptally.errors import InvalidParameter
-    from dptally.exact import as_delta, as_epsilon, as_fraction
-
     epsilon = as_epsilon(arguments.epsilon)
     if pure:
         if arguments.delta is not None and as_fraction("delta", arguments.delta) != 0:
@@ -196,11 +153,7 @@ def numbers_of(arguments: argparse.Namespace, *, pure: bool) -> tuple[Fraction, 
 
 
 def with_ledger(explanation: Explanation, arguments: argparse.Namespace, size: str) -> Explanation:
-    """The explanation of a command, and of the ledger that pays for it, if there is one.
-
-    Raises:
-        InvalidParameter: for options of a ledger that the command would refuse.
-    """
+    """The explanation of a command, and of the ledger that pays for it, if there is one."""
     part = ledger_part(arguments)
     if arguments.ledger is None:
         return explanation

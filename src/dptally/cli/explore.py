@@ -1,26 +1,19 @@
-"""The command ``explore``.
-
-JSON, printed when the page can be opened: `url` (with its token) and `port`.
-"""
+"""The command ``explore``."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, described
-from dptally.cli.parser import add_command, whole_number
-
-if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands
-
-__all__ = ["add_commands"]
+from dptally.cli.parser import Commands, add_command, whole_number
+from dptally.cli.printing import print_json, say
+from dptally.cli.read import load_table
+from dptally.cli.signals import Stopped
 
 
 def add_commands(commands: Commands) -> None:
@@ -41,9 +34,6 @@ def _explore(arguments: argparse.Namespace) -> None:
     dptally explore release.parquet
     dptally explore --port 8000 --no-browser
     """
-    from dptally.cli.printing import print_json, say
-    from dptally.cli.read import load_table
-    from dptally.cli.signals import Stopped
     from dptally.explore.server import ExploreServer
 
     release = None if arguments.release is None else load_table(arguments.release)

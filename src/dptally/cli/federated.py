@@ -1,30 +1,24 @@
-"""The commands ``federated simulate``, ``federated serve`` and ``federated client``, with Flower as the transport.
-
-JSON, for simulate and serve: as ``publish --json`` with ``-o``; for a task from a file, `output` alone.
-"""
+"""The commands ``federated simulate``, ``federated serve`` and ``federated client``, with Flower as the transport."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dptally.cli.delivery import summarize
 from dptally.cli.explain import Explanation, described, explain_release, inputs, outputs, with_ledger
 from dptally.cli.options import DELTA, EPSILON, add_ledger_options, add_overwrite, given, ledger_of
-from dptally.cli.parser import Parser, add_command, add_flag, add_group, add_number, add_value
+from dptally.cli.outputs import summarize
+from dptally.cli.parser import Commands, Parser, add_command, add_flag, add_group, add_number, add_value
+from dptally.cli.printing import describe, print_json, say
 from dptally.errors import DptallyError, InvalidParameter
-
-if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands
-
-__all__ = ["add_commands"]
+from dptally.files import check_target
+from dptally.loading import load
 
 _CERTIFICATES = "ssl_certfile ssl_keyfile ssl_ca_certfile"
 _LAW_OPTIONS = "rate threshold key_bytes colluding"
@@ -45,21 +39,13 @@ def add_commands(commands: Commands) -> None:
         ),
         example="dptally federated simulate w.csv --key word --epsilon 1 --delta 1e-6 -o release.parquet",
     )
-    _add_simulate(inner)
-    _add_serve(inner)
-    _add_client(inner)
-
-
-def _add_simulate(commands: Commands) -> None:
-    parser = add_command(commands, "simulate", _simulate, _explain_run)
+    parser = add_command(inner, "simulate", _simulate, _explain_run)
     _add_table(parser)
     add_number(parser, "--nodes", "N", "how many simulated nodes", default=10)
     _add_run(parser)
     add_number(parser, "--cores", "N", "processes to use", default=2)
 
-
-def _add_serve(commands: Commands) -> None:
-    parser = add_command(commands, "serve", _serve, _explain_run)
+    parser = add_command(inner, "serve", _serve, _explain_run)
     add_value(parser, "--key", "NAME", "name of the key column of the release", default="key")
     add_number(parser, "--nodes", "N", "how many nodes must have come at least", default=1)
     _add_run(parser)
@@ -72,9 +58,7 @@ def _add_serve(commands: Commands) -> None:
     add_value(parser, "--ssl-ca-certfile", "FILE", "the authority that signed the certificate")
     add_flag(parser, "--enable-supernode-auth", "take only nodes whose keys are known")
 
-
-def _add_client(commands: Commands) -> None:
-    parser = add_command(commands, "client", _client, _explain_client)
+    parser = add_command(inner, "client", _client, _explain_client)
     _add_table(parser)
     add_value(parser, "--table", "NAME", "table or view of an SQLite file")
     add_number(parser, "--capacity", "N", "answer as if for this many devices")
@@ -129,14 +113,10 @@ def _simulate(arguments: argparse.Namespace) -> None:
     """
     from dptally.federated.flower_project import run_simulation
 
-    own: dict[str, str | int] = {
-        "simulated-source": str(Path(arguments.input).absolute()),
-        "simulated-key": arguments.key,
-        "simulated-unit": arguments.unit or "",
-        "wait-seconds": 120,
-    }
-    with _project(arguments, own) as project:
-        run_simulation(project, nodes=arguments.nodes, cores=arguments.cores, echo=_echo(arguments))
+    own = {"source": str(Path(arguments.input).absolute()), "key": arguments.key, "unit": arguments.unit or ""}
+    simulated = {f"simulated-{name}": part for name, part in own.items()}
+    with _project(arguments, {**simulated, "wait-seconds": 120}) as project:
+        run_simulation(project, nodes=arguments.nodes, cores=arguments.cores, echo=None if arguments.quiet else _echo)
     _deliver(arguments)
 
 
@@ -169,7 +149,7 @@ def _serve(arguments: argparse.Namespace) -> None:
             port=arguments.port,
             security=security,
             root_certificates=None if arguments.insecure else str(Path(arguments.ssl_ca_certfile).absolute()),
-            echo=_echo(arguments),
+            echo=None if arguments.quiet else _echo,
         )
     _deliver(arguments)
 
@@ -206,17 +186,16 @@ def _client(arguments: argparse.Namespace) -> None:
     security = ["--insecure"] if arguments.insecure else ["--root-certificates", arguments.root_certificates]
     if arguments.auth_supernode_private_key is not None:
         security += ["--auth-supernode-private-key", arguments.auth_supernode_private_key]
-    status = run_client(arguments.superlink, own, security=security, echo=_echo(arguments))
+    status = run_client(arguments.superlink, own, security=security, echo=None if arguments.quiet else _echo)
     if status:
         raise DptallyError(f"the SuperNode ended with status {status}.")
 
 
 @contextlib.contextmanager
-def _project(arguments: argparse.Namespace, own: dict[str, str | int]) -> Iterator[Path]:
+def _project(arguments: argparse.Namespace, own: Mapping[str, str | int]) -> Iterator[Path]:
     """The Flower project of a run, with everything checked that can be before any device is asked."""
     from dptally.federated.flower_app import require_flower
     from dptally.federated.flower_project import write_project
-    from dptally.files import check_target
 
     require_flower()
     output = Path(arguments.output).absolute()
@@ -253,10 +232,9 @@ def _ledger(arguments: argparse.Namespace, task: dict[str, object]) -> dict[str,
     if spends is not None and not resumed:
         account.ledger.check(spends, partitioning=account.partitioning, part=account.part)
     account.ledger.disconnect()
-    named = {
-        f"ledger-{name}": getattr(account, name) or "" for name in ("source", "unit", "partitioning", "part", "who")
-    }
-    return {"ledger": str(account.ledger.path.absolute()), **named}
+    names = ("source", "unit", "partitioning", "part", "who")
+    settings = {f"ledger-{name}": getattr(account, name) or "" for name in names}
+    return {"ledger": str(account.ledger.path.absolute()), **settings}
 
 
 def _task(arguments: argparse.Namespace) -> dict[str, object]:
@@ -282,19 +260,11 @@ def _task(arguments: argparse.Namespace) -> dict[str, object]:
     return {"task": task.task, **task.to_dict()}
 
 
-def _echo(arguments: argparse.Namespace) -> Callable[[str], None] | None:
-    """Where Flower's log goes: to standard error, unless nothing is to be said."""
-    return None if arguments.quiet else _print_remark
-
-
-def _print_remark(line: str) -> None:
+def _echo(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def _deliver(arguments: argparse.Namespace) -> None:
-    """Say what was released."""
-    from dptally.cli.printing import describe, print_json, say
-
     output = Path(arguments.output)
     if not output.exists():
         raise DptallyError("the run ended without a result; Flower's log says why (leave out --quiet to see it).")
@@ -304,7 +274,6 @@ def _deliver(arguments: argparse.Namespace) -> None:
         elif not arguments.quiet:
             say(f"The result is in {output}.", style="bold")
         return
-    from dptally.loading import load
     from dptally.releases.table_release import TableRelease
 
     release = load(output, TableRelease)

@@ -1,38 +1,22 @@
-"""The commands of ``ledger``, and the options of other commands that spend from one.
-
-JSON:
-
-- create, show, void, restore-note, close: `path`, `ledger_id`, `epsilon`, `delta` (exact, with `..._float` beside
-  them), `accounting`, `sources`, `closed`, `clock_set_back`, `entries` (how many), `head` (`sequence`, `hash`),
-  `remaining` (`epsilon`, `delta` of a release of the whole data that is still allowed under the ledger's accounting),
-  `remaining_parts` (the same for each part that something was spent on, as `partitioning` and `part`; with `part` null
-  for the parts that nothing was spent on), `notes_restored` (`time`, `reason`, `who`), and for show also `totals`: for
-  each rule `method`, `delta` at the budget's epsilon, `epsilon` at the budget's delta (null where there is none); with
-  ``--numerical`` also `numerical_delta`. Numbers are exact as long as they have at most 4000 digits; longer ones are
-  rounded, what remains down and what was spent up;
-- history: a list of objects with the parts of an entry;
-- verify: `verified` (true), `rows` and `head`.
-"""
+"""The commands of ``ledger``."""
 
 from __future__ import annotations
 
+import argparse
+import math
 import re
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.cli.explain import Explanation, described
 from dptally.cli.options import given, open_ledger
-from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_value
+from dptally.cli.parser import Commands, Explain, Parser, Run, add_choice, add_command, add_flag, add_group, add_value
+from dptally.cli.printing import print_json, print_table_or_csv, say
 from dptally.errors import InvalidParameter
-
-if TYPE_CHECKING:
-    import argparse
-    from fractions import Fraction
-
-    from dptally.cli.parser import Commands
-    from dptally.ledger import Ledger
-
-__all__ = ["add_commands"]
+from dptally.exact import as_delta, as_epsilon, as_fraction
+from dptally.ledger import Ledger
 
 _MOST_DIGITS = 4000
 _MOST_PARTS = 20  # that are shown
@@ -49,33 +33,25 @@ def add_commands(commands: Commands) -> None:
         details="A budget for all releases of one data set, written to disk before anything is released.",
         example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
     )
-    create = add_command(inner, "create", _create, _explain_create)
-    _add_file(create)
+    create = _add(inner, "create", _create, _explain_create)
     add_value(create, "--epsilon", "E", "of the budget. Parsed exactly: 0.1 means 1/10", required=True)
     add_value(create, "--delta", "D", "of the budget; 0 for releases with delta 0 only", required=True)
     add_choice(create, "--accounting", ("basic", "tight"), "how spending is composed", default="basic")
     add_value(create, "--source", "NAME", "a data source; repeat for several", action="append")
-    show = add_command(inner, "show", _show, _explain)
-    _add_file(show)
-    add_flag(show, "--numerical", "add a second opinion by dp-accounting, in floating point")
-    history = add_command(inner, "history", _history, _explain)
-    _add_file(history)
-    verify = add_command(inner, "verify", _verify, _explain)
-    _add_file(verify)
-    add_value(verify, "--head", "HASH", "the hash of a row, noted earlier")
-    void = add_command(inner, "void", _void, _explain)
-    _add_file(void)
+    add_flag(_add(inner, "show", _show), "--numerical", "add a second opinion by dp-accounting, in floating point")
+    _add(inner, "history", _history)
+    add_value(_add(inner, "verify", _verify), "--head", "HASH", "the hash of a row, noted earlier")
+    void = _add(inner, "void", _void)
     add_value(void, "entry", "ENTRY", "the number of the entry, as in dptally ledger history")
     _add_reason(void)
-    restore = add_command(inner, "restore-note", _restore_note, _explain)
-    _add_file(restore)
-    _add_reason(restore)
-    close = add_command(inner, "close", _close, _explain)
-    _add_file(close)
+    _add_reason(_add(inner, "restore-note", _restore_note))
+    _add(inner, "close", _close)
 
 
-def _add_file(parser: Parser) -> None:
+def _add(commands: Commands, name: str, run: Run, explain: Explain | None = None) -> Parser:
+    parser = add_command(commands, name, run, explain or _explain)
     add_value(parser, "ledger", "LEDGER", "the file of the ledger")
+    return parser
 
 
 def _add_reason(parser: Parser) -> None:
@@ -93,8 +69,6 @@ def _create(arguments: argparse.Namespace) -> None:
     dptally ledger create budget.db --epsilon 1 --delta 1e-6
     dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders
     """
-    from dptally.ledger import Ledger
-
     if Path(arguments.ledger).exists():
         raise InvalidParameter(f"{arguments.ledger} already exists; a ledger is never replaced.")
     ledger = Ledger(arguments.ledger, **given(arguments, "epsilon delta accounting"), sources=arguments.source)
@@ -110,25 +84,16 @@ def _show(arguments: argparse.Namespace) -> None:
     dptally ledger show budget.db
     dptally ledger show budget.db --json
     """
-    from dptally.cli.printing import print_json, say
-
     ledger = open_ledger(arguments.ledger, read_only=True)
     totals = ledger.totals()
     numerical: dict[str, float] = {}
     if arguments.numerical:
-        from dptally.ledger.accounting.numerical import numerical_delta
+        from dptally.ledger.numerical import numerical_delta
 
         numerical["numerical_delta"] = numerical_delta(ledger.worst_history(), epsilon=ledger.epsilon)
     if arguments.json:
         shown = [
-            {
-                "method": total.method,
-                "delta": _exact(total.delta, up=True),
-                "delta_float": float(total.delta),
-                "epsilon": None if total.epsilon is None else _exact(total.epsilon, up=True),
-                "epsilon_float": None if total.epsilon is None else float(total.epsilon),
-            }
-            for total in totals
+            {"method": each.method, **_both("delta", each.delta), **_both("epsilon", each.epsilon)} for each in totals
         ]
         print_json({**_facts(ledger), "totals": shown, **numerical})
         return
@@ -149,11 +114,7 @@ def _history(arguments: argparse.Namespace) -> None:
     dptally ledger history budget.db
     dptally ledger history budget.db > history.csv
     """
-    import sys
-
     import polars as pl
-
-    from dptally.cli.printing import print_json, print_table
 
     rows = []
     for entry in open_ledger(arguments.ledger, read_only=True).history():
@@ -165,10 +126,7 @@ def _history(arguments: argparse.Namespace) -> None:
         print_json(rows)
         return
     frame = pl.DataFrame({name: [None if row[name] is None else str(row[name]) for row in rows] for name in _HISTORY})
-    if sys.stdout.isatty():
-        print_table(frame.select(_SHOWN).fill_null(""), keys=len(_SHOWN))
-    else:
-        sys.stdout.write(frame.cast(pl.String).write_csv())
+    print_table_or_csv(frame.cast(pl.String), keys=len(_SHOWN), shown=frame.select(_SHOWN).fill_null(""))
 
 
 def _verify(arguments: argparse.Namespace) -> None:
@@ -181,8 +139,6 @@ def _verify(arguments: argparse.Namespace) -> None:
     dptally ledger verify budget.db
     dptally ledger verify budget.db --head HASH
     """
-    from dptally.cli.printing import print_json, say
-
     noted = arguments.head
     if noted is not None and not re.fullmatch("[0-9a-fA-F]{64}", noted.strip()):
         raise InvalidParameter(f"--head must be a hash of 64 hexadecimal digits, got {noted[:70]!r}.")
@@ -222,8 +178,6 @@ def _restore_note(arguments: argparse.Namespace) -> None:
     dptally ledger restore-note budget.db --reason "restored from the backup of Monday"
     dptally ledger restore-note budget.db --reason "moved to another disk" --who ada --json
     """
-    from dptally.ledger import Ledger
-
     ledger = Ledger.restore_note(arguments.ledger, reason=arguments.reason, who=arguments.who)
     _print_state(arguments, ledger, f"The note of {arguments.ledger} is written again.")
 
@@ -242,8 +196,6 @@ def _close(arguments: argparse.Namespace) -> None:
 
 
 def _print_state(arguments: argparse.Namespace, ledger: Ledger, text: str) -> None:
-    from dptally.cli.printing import print_json, say
-
     if arguments.json:
         print_json(_facts(ledger))
         return
@@ -256,10 +208,8 @@ def _facts(ledger: Ledger) -> dict[str, Any]:
     return {
         "path": str(ledger.path),
         "ledger_id": ledger.ledger_id,
-        "epsilon": str(ledger.epsilon),
-        "epsilon_float": float(ledger.epsilon),
-        "delta": str(ledger.delta),
-        "delta_float": float(ledger.delta),
+        **_both("epsilon", ledger.epsilon),
+        **_both("delta", ledger.delta),
         "accounting": ledger.accounting,
         "sources": list(ledger.sources),
         "closed": ledger.closed,
@@ -272,6 +222,13 @@ def _facts(ledger: Ledger) -> dict[str, Any]:
         ],
         "notes_restored": [{"time": one.time, "reason": one.reason, "who": one.who} for one in ledger.restored],
     }
+
+
+def _both(name: str, number: Fraction | None) -> dict[str, Any]:
+    """A number in full, and as a float."""
+    if number is None:
+        return {name: None, f"{name}_float": None}
+    return {name: _exact(number, up=True), f"{name}_float": float(number)}
 
 
 def _pair(left: tuple[Fraction, Fraction]) -> dict[str, str]:
@@ -291,10 +248,6 @@ def _parts(ledger: Ledger) -> list[tuple[str, str | None, tuple[Fraction, Fracti
 
 
 def _say_state(ledger: Ledger) -> None:
-    from collections import Counter
-
-    from dptally.cli.printing import say
-
     say(f"Budget: epsilon {_number(ledger.epsilon)}, delta {_number(ledger.delta)}, accounting {ledger.accounting}.")
     parts = _parts(ledger)
     whose = " for releases of the whole data" if parts else ""
@@ -328,9 +281,6 @@ def _left(ledger: Ledger, left: tuple[Fraction, Fraction]) -> str:
 
 def _exact(number: Fraction, *, up: bool) -> str:
     """A number in full; one with thousands of digits, which Python does not print, rounded."""
-    import math
-    from fractions import Fraction
-
     if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
         scale = 10 ** (_MOST_DIGITS // 2)
         number = Fraction((math.ceil if up else math.floor)(number * scale), scale)
@@ -342,8 +292,6 @@ def _number(number: Fraction) -> str:
 
 
 def _explain_create(arguments: argparse.Namespace) -> Explanation:
-    from dptally.exact import as_delta, as_epsilon, as_fraction
-
     epsilon, delta = as_epsilon(arguments.epsilon), as_fraction("delta", arguments.delta)
     delta = delta and as_delta(delta)
     rule = (

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dptally.cli.parser import add_choice, add_flag, add_number, add_value
+from dptally.cli.parser import Parser, add_choice, add_flag, add_number, add_value
 from dptally.errors import InvalidParameter
+from dptally.exact import as_fraction
 from dptally.laws.registry import mechanism_class, mechanism_names
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-    from fractions import Fraction
-
-    from dptally.cli.parser import Parser
     from dptally.laws.sampling_schemes import Scheme
     from dptally.ledger import Account, Ledger
-
-__all__ = [
-    "DATABASES",
-    "DELTA",
-    "EPSILON",
-    "add_confidence",
-    "add_counting",
-    "add_format",
-    "add_ledger_options",
-    "add_output_options",
-    "add_overwrite",
-    "add_privacy",
-    "add_release",
-    "add_release_options",
-    "add_source",
-    "add_unit",
-    "add_unit_bound",
-    "confidence_of",
-    "given",
-    "ledger_of",
-    "ledger_part",
-    "open_ledger",
-    "sampling_of",
-    "share_or_percentage",
-    "source_of",
-    "types_of",
-]
 
 DATABASES = (
     "Databases: postgresql://user@host/database, duckdb:///file and sqlite:///file, with --table or --query.\n"
@@ -91,25 +63,18 @@ def add_release(parser: Parser) -> None:
 
 def add_source(parser: Parser, *, needed: bool = True) -> None:
     """The files or the database whose private rows a command reads."""
-    add_value(
-        parser,
-        "input",
-        "INPUT",
+    files = (
         "file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -, or the URL of a database; a file that is "
-        "named twice counts once, and under two names is refused",
-        nargs="+" if needed else "*",
+        "named twice counts once, and under two names is refused"
     )
+    types = (
+        "type of a key or unit column of CSV, JSON or SQLite that declares none, as age=int64 or "
+        "price=decimal(10,2) (default: text); other values are read as null; repeat for several"
+    )
+    add_value(parser, "input", "INPUT", files, nargs="+" if needed else "*")
     add_value(parser, "--table", "NAME", "of a database: the table, or schema.table")
     add_value(parser, "--query", "SQL", "of a database: a SELECT statement instead of a table")
-    add_value(
-        parser,
-        "--type",
-        "COLUMN=TYPE",
-        "type of a key or unit column of CSV, JSON or SQLite that declares none, as age=int64 or "
-        "price=decimal(10,2) (default: text); other values are read as null; repeat for several",
-        action="append",
-        dest="types",
-    )
+    add_value(parser, "--type", "COLUMN=TYPE", types, action="append", dest="types")
 
 
 def source_of(arguments: argparse.Namespace) -> str | list[str]:
@@ -141,10 +106,12 @@ def add_unit(parser: Parser) -> None:
     add_value(parser, "--unit", "COLUMN", text)
 
 
-def add_unit_bound(parser: Parser) -> None:
-    """What one unit may touch."""
+def add_unit_bound(parser: Parser, *, measured: bool = False) -> None:
+    """What one unit may touch; `measured` where leaving it out means to measure it."""
     text = "keys counted for each unit; a unit with more keeps a uniform random choice of them"
-    add_number(parser, "--max-keys-per-unit", "L", text, default=1)
+    if measured:
+        text += " (default: measured privately with --unit, for mechanisms that do so; else 1)"
+    add_number(parser, "--max-keys-per-unit", "L", text, default=None if measured else 1)
 
 
 def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, sought: bool = False) -> None:
@@ -220,8 +187,6 @@ def share_or_percentage(text: str) -> str:
     >>> share_or_percentage("95%"), share_or_percentage("0.95"), share_or_percentage("much%")
     ('19/20', '0.95', 'much%')
     """
-    from dptally.exact import as_fraction
-
     number = text.strip()
     if not number.endswith("%"):
         return text
@@ -246,13 +211,8 @@ def ledger_of(arguments: argparse.Namespace) -> Account | None:
     partitioning, part = ledger_part(arguments) or (None, None)
     if arguments.ledger is None:
         return None
-    return open_ledger(arguments.ledger).account(
-        source=arguments.ledger_source,
-        unit=arguments.ledger_unit,
-        partitioning=partitioning,
-        part=part,
-        who=arguments.ledger_who,
-    )
+    named = {name: getattr(arguments, f"ledger_{name}") for name in ("source", "unit", "who")}
+    return open_ledger(arguments.ledger).account(**named, partitioning=partitioning, part=part)
 
 
 def open_ledger(path: str, *, read_only: bool = False) -> Ledger:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from dptally.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dptally.cli.explain import Explanation
 
-    Commands = argparse._SubParsersAction["Parser"]
-
-__all__ = [
-    "Parser",
-    "add_choice",
-    "add_command",
-    "add_flag",
-    "add_group",
-    "add_number",
-    "add_value",
-    "inner_commands",
-    "leaf_commands",
-    "whole_number",
-]
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Run: TypeAlias = Callable[[argparse.Namespace], None]
+Explain: TypeAlias = "Callable[[argparse.Namespace], Explanation]"
 
 _QUOTES = "\"'"
 
@@ -68,22 +57,11 @@ def add_group(commands: Commands, name: str, *, summary: str, details: str, exam
     return group.add_subparsers(title="commands", dest="inner_command", metavar="COMMAND", required=True)
 
 
-def add_command(
-    commands: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace], None],
-    explain: Callable[[argparse.Namespace], Explanation],
-    *,
-    further: str = "",
-) -> Parser:
-    """Add a command with ``--json`` and ``--explain``. Its help is the docstring of the function that runs it.
+def add_command(commands: Commands, name: str, run: Run, explain: Explain, *, further: str = "") -> Parser:
+    """Add a command with ``--json`` and ``--explain``.
 
-    Args:
-        commands: where it goes.
-        name: what is typed.
-        run: does it. Its docstring: a sentence for the list of commands, the description, two command lines.
-        explain: says what would be done; reads nothing but the arguments.
-        further: what the description ends with.
+    The docstring of the function that runs it is its help: a sentence for the list of commands, the description, which
+    ends with `further`, and two command lines. The function that explains it reads nothing but the arguments.
     """
     parts = cleandoc(run.__doc__ or "").split("\n\n")  # Python without docstrings has commands without help
     details = "\n\n".join([*parts[1:-1], *([further] if further else [])])
@@ -100,7 +78,7 @@ def add_command(
     return parser
 
 
-def add_value(parser: argparse._ActionsContainer, names: str, metavar: str, text: str, **options: Any) -> None:
+def add_value(parser: argparse._ActionsContainer, names: str, metavar: str | None, text: str, **options: Any) -> None:
     """Add an option with a value, such as ``"-o --output"``, or a positional argument, by its name in lower case."""
     default = options.get("default")
     if default is not None and "default" not in text:
@@ -117,9 +95,7 @@ def add_choice(
     parser: argparse._ActionsContainer, names: str, choices: Sequence[str], text: str, **options: Any
 ) -> None:
     """Add an option whose value is one of some words."""
-    default = options.get("default")
-    text = text if default is None else f"{text} (default: {default})"
-    parser.add_argument(*names.split(), choices=choices, help=text, **options)
+    add_value(parser, names, None, text, choices=choices, **options)
 
 
 def add_flag(parser: argparse._ActionsContainer, names: str, text: str) -> None:
@@ -137,10 +113,8 @@ def whole_number(text: str) -> int:
 
 def inner_commands(parser: Parser) -> dict[str, Parser]:
     """The commands directly below, by name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return cast("dict[str, Parser]", dict(action.choices))
-    return {}
+    found = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(found[0]) if found else {}
 
 
 def leaf_commands(parser: Parser) -> Iterator[tuple[str, Parser]]:

@@ -1,54 +1,35 @@
-"""The command ``plan``.
-
-JSON: `epsilon`, `delta` (exact, as strings; `epsilon_float`, `delta_float` beside them), `values`, `sampling`,
-`max_keys_per_unit`, `capacity`, `share`;
-
-- `asked` and `others`: what a bound on keys per unit leads to, see `dptally.planning.PlanLine`; null and empty without
-  a delta;
-- `population`: `told`, `must_be_public`, `keys`, `counts`, or null;
-- `forecasts`: for each mechanism that applies, see `dptally.planning.Forecast`; `left_out`: reasons for the others;
-- `recommended` (a name), `recommendation` (a sentence);
-- `need`: with ``--need``: `sought`, `frequency`, `probability`, `answers` (for each mechanism a number or fraction as
-  text, or null), `answer` (a sentence); otherwise null;
-- `curves`: `frequency`, and for each mechanism the probability that a key of each frequency is reported;
-- with ``--universe`` also `universe`, `size` (as text) and `lines`, see `dptally.planning.universes.UniverseLine`;
-- with ``--html`` also `page`, the path.
-"""
+"""The command ``plan``, with curves as text: a grid of braille dots, two by four to a character."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dptally.cli import options
 from dptally.cli.explain import Explanation, described
-from dptally.cli.options import (
-    add_overwrite,
-    add_privacy,
-    add_unit_bound,
-    given,
-    sampling_of,
-    share_or_percentage,
-)
-from dptally.cli.parser import add_choice, add_command, add_flag, add_number, add_value
+from dptally.cli.parser import Commands, Parser, add_choice, add_command, add_flag, add_number, add_value
+from dptally.cli.printing import print_json, print_numbers, say
 from dptally.errors import InvalidParameter
+from dptally.files import check_target
 from dptally.laws.registry import USUAL, mechanism_names
 
 if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands, Parser
     from dptally.planning import Plan
     from dptally.planning.universes import UniversePlan
 
-__all__ = ["add_commands"]
-
 _FIRST = 7  # columns that fit on a terminal of 80
+MARKS = "ABCDEFGHIJKLMNOP"
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row, by column of a braille character
+_BLANK = 0x2800
 
 
 def add_commands(commands: Commands) -> None:
     """Add ``plan``."""
     parser = add_command(commands, "plan", _plan, _explain)
-    add_privacy(parser, pure=True, sought=True)
-    add_unit_bound(parser)
+    options.add_privacy(parser, pure=True, sought=True)
+    options.add_unit_bound(parser)
     add_value(parser, "--universe", "NAME", "all keys there may be, such as ipv4 or words:12")
     add_number(parser, "--capacity", "N", "counters of a sketch, keys of a sparse or compact release (default: 10000)")
     asked = "whether the question is which keys are frequent, or what the count of any given key is"
@@ -58,21 +39,18 @@ def add_commands(commands: Commands) -> None:
     only = "plan this one only; repeat for several (default: all)"
     choices = (*mechanism_names(), "heavy_hitters")
     add_value(parser, "--mechanism", "NAME", only, action="append", dest="mechanisms", choices=choices)
-    add_value(
-        parser,
-        "--need",
-        "COUNT:PROBABILITY",
-        "which epsilon reports keys of this count with this probability, as 30:95%%; with --epsilon: which delta; "
-        "with both: how many keys a unit may have",
+    need = (
+        "which epsilon reports keys of this count with this probability, as 30:95%%; with --epsilon: which delta; with "
+        "both: how many keys a unit may have"
     )
+    add_value(parser, "--need", "COUNT:PROBABILITY", need)
     _add_assumed(parser)
     add_value(parser, "--html", "FILE", "also write the plan as one HTML page that needs no network")
-    add_overwrite(parser)
+    options.add_overwrite(parser)
     add_flag(parser, "--no-chart", "print tables only")
 
 
 def _add_assumed(parser: Parser) -> None:
-    """What is publicly known about the data."""
     assumed = parser.add_argument_group("what is assumed about the data, publicly")
     add_number(assumed, "--rows", "N", "counts: units times the keys of each")
     add_number(assumed, "--units", "N", "instead of --rows: units, each with --max-keys-per-unit keys")
@@ -83,7 +61,7 @@ def _add_assumed(parser: Parser) -> None:
     add_value(assumed, "--count", "COLUMN", "column of counts of the example")
     add_value(assumed, "--unit", "COLUMN", "column of units (of the example): rows belong to units")
     share = "of the keys, for the error of a sum, as 0.1 or 10%%"
-    add_value(assumed, "--share", "S", share, type=share_or_percentage, default="1")
+    add_value(assumed, "--share", "S", share, type=options.share_or_percentage, default="1")
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -98,10 +76,6 @@ def _plan(arguments: argparse.Namespace) -> None:
     dptally plan --epsilon 1 --delta 1e-6 --max-keys-per-unit 3
     dptally plan --delta 1e-6 --need 30:95%
     """
-    from pathlib import Path
-
-    from dptally.cli.printing import print_json, say
-    from dptally.files import check_target
     from dptally.plan_requests import plan
     from dptally.planning.universes import UniversePlan
 
@@ -112,9 +86,9 @@ def _plan(arguments: argparse.Namespace) -> None:
     if arguments.epsilon is None and frequency is None:
         raise InvalidParameter("--epsilon is missing; leave it out only with --need, such as --need 30:95%.")
     forecast = plan(
-        **given(arguments, "epsilon delta max_keys_per_unit universe capacity asked_for levels mechanisms"),
-        **given(arguments, "rows units keys zipf example key count unit share"),
-        sampling=sampling_of(arguments),
+        **options.given(arguments, "epsilon delta max_keys_per_unit universe capacity asked_for levels mechanisms"),
+        **options.given(arguments, "rows units keys zipf example key count unit share"),
+        sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
         frequency=frequency,
         probability=probability,
@@ -145,9 +119,6 @@ def _needed(text: str | None) -> tuple[int | None, str | None]:
 
 def _print_plan(forecast: Plan, *, chart: bool) -> None:
     """What holds for all plans: the answer, the mechanisms, the curves."""
-    from dptally.cli.printing import print_numbers, say
-    from dptally.cli.text_chart import text_chart
-
     if forecast.need is not None:
         say(str(forecast.need), style="bold")
     say(forecast.sentence)
@@ -186,49 +157,33 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
 
 
 def _print_bounds(forecast: Plan) -> None:
-    """What other bounds on keys per unit lead to."""
-    from dptally.cli.printing import print_numbers, say
-
     asked = forecast.asked
     lines = sorted((line for line in (asked, *forecast.others) if line), key=lambda line: line.max_keys_per_unit)
-    print_numbers(
-        f"With {USUAL}, by the number of keys a unit may have:",
-        ("keys per unit", "50 %", "95 %", "always", "always, if divided", "mean error"),
-        [
-            (
-                f"{line.max_keys_per_unit:,}",
-                *(_frequency(found) for found in (line.half, line.likely, line.always, line.always_if_divided)),
-                "-" if line.mean_absolute_error is None else f"{line.mean_absolute_error:,.2f}",
-            )
-            for line in lines
-        ],
-        marked=next(place for place, line in enumerate(lines) if line == asked),
-    )
+    rows = []
+    for line in lines:
+        counts = map(_frequency, (line.half, line.likely, line.always, line.always_if_divided))
+        rows.append((f"{line.max_keys_per_unit:,}", *counts, _number(line.mean_absolute_error, ",.2f")))
+    title = f"With {USUAL}, by the number of keys a unit may have:"
+    names = ("keys per unit", "50 %", "95 %", "always", "always, if divided", "mean error")
+    print_numbers(title, names, rows, marked=next(place for place, line in enumerate(lines) if line == asked))
     say('"If divided": epsilon and delta divided by the keys per unit instead of composed exactly.', style="dim")
 
 
 def _print_lines(forecast: UniversePlan) -> None:
     """Errors for many keys of a universe at once."""
-    from dptally.cli.printing import print_numbers, say
-
-    names = [line.mechanism for line in forecast.lines]
-    print_numbers(
-        "A key is released from this count on, and values are within (95 %):",
-        ("mechanism", "50 %", "95 %", "one key", "all keys", "least possible"),
-        [
-            (
-                line.mechanism,
-                _frequency(line.half),
-                _frequency(line.likely),
-                f"{line.key_error:,}",
-                "-" if line.simultaneous_error is None else f"{line.simultaneous_error:,}",
-                "-" if line.least_possible_error is None else f"{line.least_possible_error:,.1f}",
-            )
-            for line in forecast.lines
-        ],
-        marked=names.index(forecast.recommended),
-    )
+    rows = []
+    for line in forecast.lines:
+        errors = _number(line.simultaneous_error, ","), _number(line.least_possible_error, ",.1f")
+        counts = map(_frequency, (line.half, line.likely))
+        rows.append((line.mechanism, *counts, f"{line.key_error:,}", *errors))
+    title = "A key is released from this count on, and values are within (95 %):"
+    names = ("mechanism", "50 %", "95 %", "one key", "all keys", "least possible")
+    print_numbers(title, names, rows, marked=[row[0] for row in rows].index(forecast.recommended))
     say('"All keys": of the universe at once; for compact, of as many keys as the capacity.', style="dim")
+
+
+def _number(number: float | None, form: str) -> str:
+    return "-" if number is None else f"{number:{form}}"
 
 
 def _frequency(frequency: int | None) -> str:
@@ -245,3 +200,45 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         cost="No privacy is spent.",
         resources="Below a second for usual parameters; some seconds for an epsilon below 0.02, or with --need.",
     )
+
+
+def text_chart(
+    frequencies: Sequence[int], curves: Mapping[str, Sequence[float]], *, width: int = 60, height: int = 10
+) -> list[str]:
+    """Draw probabilities from 0 to 1 over increasing frequencies, as lines of text.
+
+    Each curve has a letter, which stands on it where it passes one half, or where it ends. The vertical axis stands at
+    the right, so that the lines can be read as text too.
+    """
+    import numpy as np
+
+    dots = [[0] * width for _ in range(height)]
+    marks: dict[tuple[int, int], str] = {}
+    first, last = frequencies[0], max(frequencies[-1], frequencies[0] + 1)
+    columns, rows = 2 * width, 4 * height
+    for number, curve in enumerate(curves.values()):
+        before: int | None = None
+        places = [first + (last - first) * column / (columns - 1) for column in range(columns)]
+        for column, chance in enumerate(np.interp(places, frequencies, curve).tolist()):
+            row = rows - 1 - round(min(max(chance, 0.0), 1.0) * (rows - 1))
+            # Steep parts are filled, so that a curve is a line and not a scatter of dots.
+            start, end = sorted((row, row if before is None else before))
+            for at in range(start, end + 1):
+                dots[at // 4][column // 2] |= _DOTS[at % 4][column % 2]
+            before = row
+        middle = next((frequency for frequency, chance in zip(frequencies, curve, strict=True) if chance >= 0.5), last)
+        place = round((middle - first) / (last - first) * (width - 1))
+        line = height // 2
+        while (line, place) in marks and line + 1 < height:
+            line += 1
+        marks[line, place] = MARKS[number % len(MARKS)]
+    lines = []
+    for line in range(height):
+        text = "".join(marks.get((line, place), chr(_BLANK + pattern)) for place, pattern in enumerate(dots[line]))
+        label = {0: " 100 %", height // 2: " 50 %", height - 1: " 0 %"}.get(line, "")
+        lines.append(f"{text}┤{label}")
+    lines.append("└" + "─" * (width - 1) + "┘")
+    ends = f"frequency {first:,}", f"{last:,}"
+    lines.append(ends[0] + " " * max(1, width - len(ends[0]) - len(ends[1])) + ends[1])
+    lines += [f"{MARKS[number % len(MARKS)]} {name}" for number, name in enumerate(curves)]
+    return lines

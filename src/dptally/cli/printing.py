@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dptally.labels import key_label, printable
@@ -19,21 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dptally.releases.base import Release
-
-__all__ = [
-    "bytes_in_hexadecimal",
-    "describe",
-    "json_answers",
-    "json_rows",
-    "print_bars",
-    "print_frame",
-    "print_json",
-    "print_numbers",
-    "print_rows",
-    "print_table",
-    "say",
-    "say_guarantee",
-]
 
 _ROWS_ON_TERMINAL = 50
 _ROWS_AT_ONCE = 1 << 16
@@ -60,21 +44,11 @@ def _json_value(part: object) -> object:
     return isoformat() if callable(isoformat) else str(part)
 
 
-def json_answers(answers: dict[str, Any]) -> dict[str, Any]:
-    """Answers of a release by name: tables as rows, plain data as it is."""
-    return {name: found if isinstance(found, list) else json_rows(found) for name, found in answers.items()}
-
-
 def describe(release: Release) -> dict[str, Any]:
     """What a release says about itself, for JSON."""
-    facts = release.describe()
-    guarantee = release.guarantee
-    facts["guarantee"] = {
-        **facts["guarantee"],
-        "epsilon_float": float(guarantee.epsilon),
-        "delta_float": float(guarantee.delta),
-    }
-    return facts
+    facts, guarantee = release.describe(), release.guarantee
+    floats = {"epsilon_float": float(guarantee.epsilon), "delta_float": float(guarantee.delta)}
+    return {**facts, "guarantee": {**facts["guarantee"], **floats}}
 
 
 def say(text: str = "", *, style: str = "", remark: bool = False) -> None:
@@ -131,6 +105,14 @@ def print_table(shown: pl.DataFrame, *, keys: int) -> None:
     _console().print(table)
 
 
+def print_table_or_csv(frame: pl.DataFrame, *, keys: int, shown: pl.DataFrame | None = None) -> None:
+    """Print a table for people on a terminal, of what is shown of it, and all of it as CSV otherwise."""
+    if sys.stdout.isatty():
+        print_table(frame if shown is None else shown, keys=keys)
+    else:
+        sys.stdout.write(frame.write_csv())
+
+
 def print_numbers(
     title: str, names: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int, labelled: bool = False
 ) -> None:
@@ -146,16 +128,6 @@ def print_numbers(
     for place, row in enumerate(rows):
         table.add_row(*row, style="bold green" if place == marked else "")
     _console().print(table)
-
-
-def print_bars(title: str, bars: Sequence[tuple[str, int]]) -> None:
-    """Print a bar for each label and number."""
-    say(title, style="bold")
-    label_width = max((len(label) for label, _ in bars), default=0)
-    largest = max((number for _, number in bars), default=0)
-    for label, number in bars:
-        length = math.ceil(40 * number / largest) if largest else 0
-        say(f"{label:>{label_width}}  {'█' * length} {number:,}")
 
 
 def _console(*, remark: bool = False) -> Console:

@@ -1,45 +1,47 @@
-"""The commands that read a release: ``show``, ``top``, ``count``, ``sum``, ``verify``. All of it is public.
-
-JSON:
-
-- show: as ``publish --json`` without `output`, plus `rows` (the first n by key) and `distribution`, a list of objects
-  `from`, `to` (estimated frequencies, both included), `keys`;
-  for a compact release as ``publish --json`` without `output`; for a tree of counts as ``quantile --json`` without
-  `output`; for a tree of prefixes as ``heavy-hitters --json`` without `output`, its `rows` the n heaviest ends, with
-  bounds that hold for all nodes at once;
-- top: a list of rows, largest first; `lower` and `upper` hold for all released keys at once, and so after sorting;
-- count: a list of objects, in the order given: each key column by its name (as given, bytes in hexadecimal), `value`,
-  `estimate`, `lower`, `upper`, null where a table does not have the key; of a compact release `key`, `value`, `lower`,
-  `upper`;
-- sum: `estimate`, `lower`, `upper` for the released keys, null where nothing is known, `keys` (how many of them),
-  `complete` (whether all keys there may be are released), `counters` (whether counts are those of a sketch that fall
-  short by an untold amount), `extrapolation` (null without ``--kind``), `confidence`, `bounds` (for which questions),
-  `text` (all of it in words), `kind`, `of`, `times`, `where`;
-- verify: `verified` (true) and `certificate`, with ``--ledger`` also `entry`; a release that fails has exit status 1
-  and nothing on standard output.
-"""
+"""The commands that read releases: ``show``, ``top``, ``count``, ``sum``, ``verify``, ``combine``. All is public."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explain_reading
-from dptally.cli.options import add_confidence, add_release, confidence_of, open_ledger
-from dptally.cli.parser import add_choice, add_command, add_number, add_value
+from dptally.cli.options import add_confidence, add_overwrite, add_release, confidence_of, given, open_ledger
+from dptally.cli.parser import Commands, add_choice, add_command, add_flag, add_number, add_value
+from dptally.cli.printing import (
+    bytes_in_hexadecimal,
+    describe,
+    json_rows,
+    print_json,
+    print_rows,
+    print_table,
+    print_table_or_csv,
+    say,
+    say_guarantee,
+)
+from dptally.cli.signals import to_completion
+from dptally.errors import InvalidParameter
+from dptally.files import check_target, complete_or_absent
+from dptally.loading import load
+from dptally.releases.base import Release
 
 if TYPE_CHECKING:
-    import argparse
+    import polars as pl
 
-    from dptally.cli.parser import Commands
-    from dptally.releases.base import Release
+    from dptally.releases.combined_releases import CombinedReleases
     from dptally.releases.table_release import TableRelease
 
-__all__ = ["add_commands", "load_table"]
+_FORMATS = (".csv", ".json", ".parquet")
 
 
 def add_commands(commands: Commands) -> None:
-    """Add ``show``, ``top``, ``count``, ``sum`` and ``verify``."""
+    """Add ``show``, ``top``, ``count``, ``sum``, ``verify`` and ``combine``."""
     show = add_command(commands, "show", _show, explain_reading)
     add_release(show)
     add_number(show, "-n", "N", "how many rows", default=10)
@@ -68,24 +70,25 @@ def add_commands(commands: Commands) -> None:
     add_release(verify)
     add_value(verify, "--ledger", "FILE", "check also that this ledger has what the release spent")
 
+    parser = add_command(commands, "combine", _combine, _explain_combine)
+    add_value(parser, "release", "RELEASE", "files written by dptally publish -o", nargs="+")
+    whose = "whether a unit is in one stream only, or may be in all of them; see above"
+    add_choice(parser, "--units", ("disjoint", "shared"), whose, required=True)
+    add_number(parser, "-n", "N", "how many keys to print", default=10)
+    add_value(parser, "-o --output", "FILE", "where to write all keys: .csv, .json or .parquet")
+    add_overwrite(parser)
+    add_confidence(parser)
+    add_flag(parser, "-q --quiet", "print only the requested output")
+
 
 def load_table(path: str) -> TableRelease:
     """Read a release that has a table of keys; of another one, say what it is and what it answers."""
-    from dptally.errors import InvalidParameter
     from dptally.releases.table_release import TableRelease
 
-    found = _load(path)
+    found = load(path, Release)
     if not isinstance(found, TableRelease):
         raise InvalidParameter(f"{path} is {found.noun.rstrip(',')}, and no table of keys; {found.answers}.")
     return found
-
-
-def _load(path: str) -> Release:
-    """Read a release of any kind; a sketch is none, and is not shown."""
-    from dptally.loading import load
-    from dptally.releases.base import Release
-
-    return load(path, Release)
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -97,15 +100,13 @@ def _show(arguments: argparse.Namespace) -> None:
     dptally show release.parquet
     dptally show release.parquet --json
     """
-    from dptally.cli.printing import describe, json_answers, print_bars, print_json, print_table, say, say_guarantee
-    from dptally.errors import InvalidParameter
-
     if arguments.n < 0:
         raise InvalidParameter(f"n must not be negative, got {arguments.n}.")
-    release = _load(arguments.release)
+    release = load(arguments.release, Release)
     shown = release.summary(arguments.n, confidence=confidence_of(arguments))
     if arguments.json:
-        print_json({**describe(release), **json_answers(shown.answers)})
+        answers = {name: part if isinstance(part, list) else json_rows(part) for name, part in shown.answers.items()}
+        print_json({**describe(release), **answers})
         return
     say(f"{arguments.release}: {shown.title}", style="bold")
     say_guarantee(release)
@@ -116,7 +117,16 @@ def _show(arguments: argparse.Namespace) -> None:
         say(note)
     if shown.bars:
         say()
-        print_bars("Released keys by estimated frequency", shown.bars)
+        _print_bars("Released keys by estimated frequency", shown.bars)
+
+
+def _print_bars(title: str, bars: Sequence[tuple[str, int]]) -> None:
+    say(title, style="bold")
+    label_width = max((len(label) for label, _ in bars), default=0)
+    largest = max((number for _, number in bars), default=0)
+    for label, number in bars:
+        length = math.ceil(40 * number / largest) if largest else 0
+        say(f"{label:>{label_width}}  {'█' * length} {number:,}")
 
 
 def _top(arguments: argparse.Namespace) -> None:
@@ -129,9 +139,7 @@ def _top(arguments: argparse.Namespace) -> None:
     dptally top release.parquet -n 20
     dptally top release.parquet -n 1000 > top.csv
     """
-    from dptally.cli.printing import json_rows, print_json, print_rows, say
-
-    release, confidence = _load(arguments.release), confidence_of(arguments)
+    release, confidence = load(arguments.release, Release), confidence_of(arguments)
     rows = release.top(arguments.n, confidence=confidence)
     if arguments.json:
         print_json(json_rows(rows))
@@ -151,18 +159,12 @@ def _count(arguments: argparse.Namespace) -> None:
     dptally count release.compact 192.0.2.1 198.51.100.7
     dptally count release.parquet apple pear
     """
-    import sys
-
-    from dptally.cli.printing import json_rows, print_json, print_table
-
-    release = _load(arguments.release)
+    release = load(arguments.release, Release)
     rows = release.look_up(arguments.keys, confidence=confidence_of(arguments))
     if arguments.json:
         print_json(json_rows(rows))
-    elif sys.stdout.isatty():
-        print_table(rows, keys=len(release.key))
     else:
-        sys.stdout.write(rows.write_csv())
+        print_table_or_csv(rows, keys=len(release.key))
 
 
 def _sum(arguments: argparse.Namespace) -> None:
@@ -179,13 +181,10 @@ def _sum(arguments: argparse.Namespace) -> None:
     dptally sum release.parquet --where "query LIKE 'a%'"
     dptally sum release.parquet --of keys
     """
-    from dataclasses import asdict
-
-    from dptally.cli.printing import print_json, say
     from dptally.estimates.functions import frequency_function
 
     wanted = frequency_function(arguments.of)
-    found = _load(arguments.release).sum(
+    found = load(arguments.release, Release).sum(
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=confidence_of(arguments)
     )
     if arguments.json:
@@ -193,8 +192,7 @@ def _sum(arguments: argparse.Namespace) -> None:
         by_value = facts.pop("by_value")
         numbers = {name: None if part is None or not math.isfinite(part) else part for name, part in facts.items()}
         bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
-        asked = {name: getattr(arguments, name) for name in ("kind", "of", "times", "where")}
-        print_json({**numbers, "bounds": bounds, "text": str(found), **asked})
+        print_json({**numbers, "bounds": bounds, "text": str(found), **given(arguments, "kind of times where")})
     else:
         names = {"count": "Count", "keys": "Number of released keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
@@ -212,9 +210,7 @@ def _verify(arguments: argparse.Namespace) -> None:
     dptally verify release.parquet
     dptally verify release.parquet --json
     """
-    from dptally.cli.printing import print_json, say
-
-    release = _load(arguments.release)
+    release = load(arguments.release, Release)
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:
@@ -238,3 +234,109 @@ def _explain_verify(arguments: argparse.Namespace) -> Explanation:
         guarantee="That of the release, verified again.",
         resources="Usually below a second; some seconds with sampling or a very small epsilon.",
     )
+
+
+def _combine(arguments: argparse.Namespace) -> None:
+    """Add up releases of several streams.
+
+    Add up what several owners have published, each a stream of their own, when no one may see more of a
+    stream than its release. Each release is verified first. The keys with the largest sums are printed:
+    a table on a terminal, CSV into a pipe. What is guaranteed about all releases together, and how much of
+    a key may be hidden, goes to standard error. With -o all keys are written: .csv, .json or .parquet.
+    Noise and thresholds add up; where one place may see all sketches, dptally sketch merge --sum leads to
+    less of both.
+
+    --units says whose privacy it is, which no file can tell. disjoint: every unit is in one stream only,
+    and what holds for one release holds for all together. shared: a unit may be in all of them, and
+    epsilons and deltas are added up. If you do not know, it is shared.
+
+    dptally combine monday.parquet tuesday.parquet --units shared -o both.csv
+    dptally combine shop-a.parquet shop-b.parquet shop-c.parquet --units disjoint -n 20
+    """
+    from dptally.estimates.frequencies import together_in_words
+    from dptally.releases.combined_releases import combine
+
+    confidence = confidence_of(arguments)
+    output = _checked_output(arguments)
+    combined = combine([load_table(path) for path in arguments.release], units=arguments.units)
+    combined.verify()
+    top = combined.top(arguments.n, confidence=confidence)
+    table = combined.table(confidence=confidence)
+    hidden = _hidden_in_words(combined, confidence)
+    if output is not None:
+        with to_completion():
+            _write(table, output, overwrite=arguments.overwrite)
+    if arguments.json:
+        stated = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
+        floats = {"epsilon_float": float(combined.epsilon), "delta_float": float(combined.delta)}
+        print_json(
+            {
+                "releases": arguments.release,
+                "guarantee": {**stated, **floats},
+                "guarantee_text": combined.in_words(),
+                "keys": len(table),
+                "hidden": combined.hidden(confidence=confidence),
+                "hidden_text": hidden,
+                "confidence": float(confidence),
+                "output": None if output is None else str(output),
+                "rows": json_rows(top),
+            }
+        )
+        return
+    print_rows(combined.releases[0], top)  # all have its key columns
+    if arguments.quiet:
+        return
+    if len(top) < len(table) and output is None:
+        say(f"... and {len(table) - len(top):,} more; ask for them with -n, or write all with -o.", remark=True)
+    if len(top):
+        counts = "counters of the sketches, and what is hidden of them," if any(_untold(combined)) else "true counts"
+        say(together_in_words(confidence, "keys", counts=counts), remark=True)
+    if output is not None:
+        say(f"Wrote {output}: {len(table):,} {'key' if len(table) == 1 else 'keys'}.", style="bold", remark=True)
+    say(combined.in_words(), remark=True)
+    say(hidden, remark=True)
+
+
+def _checked_output(arguments: argparse.Namespace) -> Path | None:
+    """Refuse files that cannot be added up or written, before any is read."""
+    places = [Path(path).resolve() for path in arguments.release]
+    for number, path in enumerate(arguments.release):
+        if places[number] in places[:number]:
+            raise InvalidParameter(f"{path} is named twice; a release is added up once.")
+    if arguments.output is None:
+        return None
+    output = Path(arguments.output)
+    if output.suffix.lower() not in _FORMATS:
+        raise InvalidParameter(f"-o writes .csv, .json or .parquet, and {output} is named otherwise.")
+    check_target(output, overwrite=arguments.overwrite)
+    return output
+
+
+def _hidden_in_words(combined: CombinedReleases, confidence: Fraction) -> str:
+    most = f"at most {combined.hidden(confidence=confidence):,} in all streams together"
+    beyond = ", beyond what sketches fall short of frequencies, which is not told" if any(_untold(combined)) else ""
+    return f"A key that no release reports has a frequency of {most} ({float(100 * confidence):g} % sure){beyond}."
+
+
+def _untold(combined: CombinedReleases) -> list[bool]:
+    """Which releases are of sketches that do not tell how far they fall short."""
+    return [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
+
+
+def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
+    with complete_or_absent(output, overwrite=overwrite) as file:
+        kind = output.suffix.lower()
+        if kind == ".parquet":
+            table.write_parquet(file)
+        elif kind == ".csv":
+            bytes_in_hexadecimal(table).write_csv(file)
+        else:
+            file.write(json.dumps(json_rows(table), indent=2).encode() + b"\n")
+
+
+def _explain_combine(arguments: argparse.Namespace) -> Explanation:
+    guarantees = {
+        "disjoint": "The weakest of the releases', provided that every unit is in one stream only, as you state.",
+        "shared": "Epsilons and deltas of the releases added up, since a unit may be in all streams.",
+    }
+    return explain_reading(arguments, guarantee=guarantees[arguments.units])

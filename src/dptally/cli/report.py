@@ -1,28 +1,29 @@
-"""The command ``report``.
-
-JSON: `report` (the path that was written), `bytes` (its size) and `charts` (paths; empty without ``--charts``).
-"""
+"""The commands ``plot`` and ``report``: a release to look at."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dptally.cli.explain import Explanation, explain_reading, outputs
 from dptally.cli.options import add_confidence, add_overwrite, add_release, confidence_of
-from dptally.cli.parser import add_choice, add_command, add_number, add_value
+from dptally.cli.parser import Commands, add_choice, add_command, add_flag, add_number, add_value
+from dptally.cli.printing import print_json, say
 from dptally.cli.signals import to_completion
-
-if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands
-
-__all__ = ["add_commands"]
+from dptally.files import check_target
+from dptally.loading import load
+from dptally.releases.base import Release
 
 
 def add_commands(commands: Commands) -> None:
-    """Add ``report``."""
+    """Add ``plot`` and ``report``."""
+    plot = add_command(commands, "plot", _plot, explain_reading)
+    add_release(plot)
+    add_value(plot, "-o --output", "FILE", "picture to write: .png, .svg or .html", required=True)
+    add_flag(plot, "--overwrite", "replace the picture if it exists")
+    add_number(plot, "-n", "N", "how many keys", default=20)
+    add_confidence(plot)
+
     parser = add_command(commands, "report", _report, _explain)
     add_release(parser)
     add_value(parser, "-o --output", "FILE", "page to write (.html)", required=True)
@@ -35,6 +36,31 @@ def add_commands(commands: Commands) -> None:
     add_confidence(parser)
 
 
+def _plot(arguments: argparse.Namespace) -> None:
+    """A picture of a release.
+
+    Draw the most frequent released keys with confidence intervals, and the chance of a key to be released,
+    by its true count; of other releases, the charts of their report. Pictures hold all they need and load nothing;
+    PNG needs pip install 'dptally[plots]'.
+
+    dptally plot release.parquet -o picture.svg
+    dptally plot release.parquet -n 50 -o picture.html
+    """
+    from dptally.report.drawing import check_format
+
+    picture = Path(arguments.output)
+    check_format(picture)
+    check_target(picture, overwrite=arguments.overwrite)
+    confidence = "0.95" if arguments.confidence is None else arguments.confidence
+    chart = load(arguments.release, Release).plot(arguments.n, confidence=confidence)
+    with to_completion():
+        chart.save(picture)
+    if arguments.json:
+        print_json({"picture": str(picture)})
+    else:
+        say(f"Picture written to {picture}.")
+
+
 def _report(arguments: argparse.Namespace) -> None:
     """A page about a release, to show to anyone.
 
@@ -45,10 +71,7 @@ def _report(arguments: argparse.Namespace) -> None:
     dptally report release.parquet -o report.html
     dptally report release.parquet -o report.html --title 'Search queries' --charts charts
     """
-    from dptally.cli.printing import print_json, say
-    from dptally.loading import load
-    from dptally.releases.base import Release
-    from dptally.report.page import put_together
+    from dptally.report.contents import put_together
     from dptally.report.writing import CHART_FORMATS, check_page, make_report, save_page, write_charts
 
     place = Path(arguments.output)

@@ -16,8 +16,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["Interrupted", "Stopped", "complete", "end_in_order", "signal_behind", "to_completion"]
-
 _LOST_AFTER = 2.0  # seconds after which a signal whose exception nobody holds counts as lost
 _HEARD_AGAIN = 0.02  # seconds after which a signal that came during an import is heard
 _LONGEST_IMPORT = 60.0  # seconds after which no import is waited for
@@ -86,14 +84,8 @@ def end_in_order(*, to_the_end: bool = False) -> Iterator[Callable[[], int | Non
 
     As long as the first exception is being handled, further signals are ignored. Where it was lost, as in code that
     cannot raise, a later signal raises again. A signal that the parent has set to be ignored, as nohup does, stays
-    ignored.
-
-    Args:
-        to_the_end: whether the process ends after this: then it hears no more signals, which could only spoil its
-            status.
-
-    Yields:
-        What returns the number of the signal that was heard last, or None.
+    ignored. What is yielded returns the number of the signal that was heard last, or None. With `to_the_end` the
+    process ends after this, and hears no more signals, which could only spoil its status.
     """
     global _running
     if threading.current_thread() is not threading.main_thread():

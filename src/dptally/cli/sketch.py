@@ -1,33 +1,22 @@
-"""The commands ``sketch build``, ``sketch merge``, ``sketch show`` and ``sketch publish``.
-
-A sketch file is private: it holds keys and counts of the data, and is written so that only its owner can read it.
-
-JSON:
-
-- build, merge: `output`, `capacity`, `kind`, `form` (single, merged, user, summed);
-- show: the same with `total`, `shortfall`, `counters` and `rows` (the largest first): for the owner's eyes;
-- publish: as ``publish --json``.
-"""
+"""The commands of ``sketch``. A sketch file is private: only its owner can read it."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dptally.cli import options
-from dptally.cli.delivery import deliver, prepare
 from dptally.cli.explain import Explanation, described, explain_release, inputs
-from dptally.cli.outputs import save
-from dptally.cli.parser import Parser, add_choice, add_command, add_flag, add_group, add_number, add_value
+from dptally.cli.outputs import deliver, prepare, save
+from dptally.cli.parser import Commands, Parser, add_choice, add_command, add_flag, add_group, add_number, add_value
+from dptally.cli.printing import json_rows, print_json, print_table, say
 from dptally.errors import InvalidParameter
+from dptally.files import check_target
+from dptally.progress import progress_reporter
 
 if TYPE_CHECKING:
-    import argparse
-
-    from dptally.cli.parser import Commands
     from dptally.sketches import AnySketch
-
-__all__ = ["add_commands"]
 
 
 def add_commands(commands: Commands) -> None:
@@ -39,14 +28,7 @@ def add_commands(commands: Commands) -> None:
         details="Summarise streams in bounded memory by Misra-Gries sketches, and publish them privately.",
         example="dptally sketch build events.parquet --key url -k 10000 -o s.sketch",
     )
-    _add_build(inner)
-    _add_merge(inner)
-    _add_show(inner)
-    _add_publish(inner)
-
-
-def _add_build(commands: Commands) -> None:
-    build = add_command(commands, "build", _build, _explain)
+    build = add_command(inner, "build", _build, _explain)
     files = "file or glob (CSV, TSV, JSON lines, Parquet, .gz, .zst), or -"
     add_value(build, "input", "INPUT", files, nargs="+")
     add_value(build, "--key", "COLUMN", "key column", required=True)
@@ -59,22 +41,16 @@ def _add_build(commands: Commands) -> None:
     add_value(build, "--checkpoint", "FILE", "where to write the sketch while it is being made")
     _add_output(build)
 
-
-def _add_merge(commands: Commands) -> None:
-    merge = add_command(commands, "merge", _merge, _explain)
+    merge = add_command(inner, "merge", _merge, _explain)
     add_value(merge, "sketch", "SKETCH", "files written by dptally sketch build", nargs="+")
     add_flag(merge, "--sum", "reduce their sensitivity and add them up")
     _add_output(merge)
 
-
-def _add_show(commands: Commands) -> None:
-    show = add_command(commands, "show", _show, _explain)
+    show = add_command(inner, "show", _show, _explain)
     add_value(show, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
     add_number(show, "-n", "N", "how many keys", default=10)
 
-
-def _add_publish(commands: Commands) -> None:
-    publish = add_command(commands, "publish", _publish, _explain_publish)
+    publish = add_command(inner, "publish", _publish, _explain_publish)
     add_value(publish, "sketch", "SKETCH", "a file written by dptally sketch build or merge")
     options.add_privacy(publish, keys_only=False, pure=True)
     add_value(publish, "--universe", "NAME", "all keys there may be, as ipv4 or uint64: delta is then 0")
@@ -104,25 +80,22 @@ def _build(arguments: argparse.Namespace) -> None:
     dptally sketch build events.parquet --key url -k 10000 -o s.sketch
     dptally sketch build events.parquet --key url --unit user --max-keys-per-unit 8 -o users.sketch
     """
-    from dptally.files import check_target
-    from dptally.progress import progress_reporter
     from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch
 
-    output = Path(arguments.output)
-    check_target(output, overwrite=arguments.overwrite)
+    check_target(Path(arguments.output), overwrite=arguments.overwrite)
     if arguments.unit is None and arguments.max_keys_per_unit != 1:
         raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
     source = arguments.input[0] if len(arguments.input) == 1 else arguments.input
-    file = options.given(arguments, "key format checkpoint")
-    sketch: AnySketch
+    asked = options.given(arguments, "key format checkpoint")
+    sketch: Any
+    if arguments.unit is None:
+        sketch = MisraGriesSketch(arguments.capacity, kind=arguments.kind)
+    else:
+        asked["unit"] = arguments.unit
+        sketch = UserMisraGriesSketch(arguments.capacity, arguments.max_keys_per_unit, kind=arguments.kind)
     with progress_reporter(False if arguments.quiet or arguments.no_progress else None) as report:
-        if arguments.unit is None:
-            sketch = MisraGriesSketch(arguments.capacity, kind=arguments.kind)
-            sketch.update_file(source, progress=report, **file)
-        else:
-            sketch = UserMisraGriesSketch(arguments.capacity, arguments.max_keys_per_unit, kind=arguments.kind)
-            sketch.update_file(source, unit=arguments.unit, progress=report, **file)
-    _deliver(arguments, sketch, output)
+        sketch.update_file(source, progress=report, **asked)
+    _deliver(arguments, sketch)
 
 
 def _merge(arguments: argparse.Namespace) -> None:
@@ -135,18 +108,15 @@ def _merge(arguments: argparse.Namespace) -> None:
     dptally sketch merge monday.sketch tuesday.sketch -o both.sketch
     dptally sketch merge --sum monday.sketch tuesday.sketch -o both.sketch
     """
-    from dptally.files import check_target
     from dptally.sketches import load_sketch, merge_sketches, sum_sketches
 
-    output = Path(arguments.output)
-    check_target(output, overwrite=arguments.overwrite)
+    check_target(Path(arguments.output), overwrite=arguments.overwrite)
     sketches = [load_sketch(path) for path in arguments.sketch]
-    _deliver(arguments, sum_sketches(sketches) if arguments.sum else merge_sketches(sketches), output)
+    _deliver(arguments, sum_sketches(sketches) if arguments.sum else merge_sketches(sketches))
 
 
-def _deliver(arguments: argparse.Namespace, sketch: AnySketch, output: Path) -> None:
-    from dptally.cli.printing import print_json, say
-
+def _deliver(arguments: argparse.Namespace, sketch: AnySketch) -> None:
+    output = Path(arguments.output)
     save(sketch.save, output, overwrite=arguments.overwrite)
     if arguments.json:
         print_json({"output": str(output), **_facts(sketch)})
@@ -168,7 +138,6 @@ def _show(arguments: argparse.Namespace) -> None:
     """
     import polars as pl
 
-    from dptally.cli.printing import json_rows, print_json, print_table, say
     from dptally.sketches import load_sketch
 
     if arguments.n < 0:

@@ -13,17 +13,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.functions import frequency_function
+from dptally.laws.base import EstimatorKind, FrequencyFunction, ObservationModel
 
 if TYPE_CHECKING:
     import polars as pl
-    from numpy.typing import NDArray
 
-    from dptally.laws.base import EstimatorKind, FrequencyFunction, ObservationModel
-
-    Frequencies = NDArray[np.int64] | Sequence[int] | Mapping[int, int]
+Frequencies = NDArray[np.int64] | Sequence[int] | Mapping[int, int]
 
 __all__ = ["Accuracy", "accuracy_by_frequency", "count_frequencies", "population_accuracy"]
 
@@ -103,7 +102,7 @@ def population_accuracy(
     weigh = law.estimator(kind, wanted := frequency_function(of))
     rows = [
         (
-            float(keys * _exact(wanted, frequency)),
+            float(keys * Fraction(frequency if wanted is None else wanted(frequency))),
             float(keys * weigh.bias(frequency)),
             float(keys * weigh.variance(frequency)),
         )
@@ -134,7 +133,3 @@ def accuracy_by_frequency(
         rows.append((frequency, reported, one.truth, one.bias, one.variance, one.mse, one.nrmse))
     columns = ("reported", "truth", "bias", "variance", "mse", "nrmse")
     return pl.DataFrame(rows, schema={"frequency": pl.Int64, **dict.fromkeys(columns, pl.Float64)}, orient="row")
-
-
-def _exact(wanted: FrequencyFunction | None, frequency: int) -> Fraction:
-    return Fraction(frequency if wanted is None else wanted(frequency))

@@ -9,25 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dptally.laws.base import as_confidence
+from dptally.laws.base import Law, as_confidence
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.shortfall import Shortfall
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Law
-    from dptally.laws.shortfall import Shortfall
-
-__all__ = [
-    "as_confidence",
-    "estimate_frequencies",
-    "estimate_together",
-    "together_in_words",
-]
+__all__ = ["as_confidence", "estimate_frequencies", "estimate_together", "together_in_words"]
 
 
 def estimate_frequencies(
@@ -84,19 +74,14 @@ def estimate_together(
 
     Where one noise is shared by all counters of a sketch (`SharedNoise`), the number k of its counters, which is fixed,
     stands in for m: each counter is released with bounds that miss with probability at most beta / k, independent or
-    not. For a sparse pure release see `TopKNoise.invert_together`, and its condition. The shortfall of a sketch
-    was told once, for all keys, and so has one share of the error, a tenth, for all of them.
+    not. For a sparse pure release see `TopKNoise.invert_together`, and its condition. The shortfall of a sketch was
+    told once, for all keys, and so has one share of the error, a tenth, for all of them.
 
     [BY05] would allow the error beta n / m for the n largest values: narrower, but then a share `confidence` of the n
     rows is right on average, and bounds of a key would change with n. Bounds that hold for all keys at once have that
     property, and can also be read row by row.
 
-    Args:
-        law: the law the values were drawn from.
-        values: of the rows that are looked at.
-        confidence: of all bounds together.
-        shortfall: as in `estimate_frequencies`.
-        among: how many keys were released, of which the rows are some; None if they are all of them.
+    The rows whose `values` are looked at are some of `among` released keys; None if they are all of them.
     """
     beta = 1 - as_confidence(confidence)
     if not law.values or not len(values):

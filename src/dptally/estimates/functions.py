@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
-
-if TYPE_CHECKING:
-    from dptally.laws.base import FrequencyFunction
+from dptally.laws.base import FrequencyFunction
 
 __all__ = ["frequency_function", "one_per_key"]
 

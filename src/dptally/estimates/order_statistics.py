@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.estimates.accuracy import count_frequencies
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.estimates.accuracy import Frequencies
-    from dptally.laws.base import ObservationModel
+from dptally.estimates.accuracy import Frequencies, count_frequencies
+from dptally.laws.base import ObservationModel
 
 __all__ = ["expected_kendall_tau", "pair_concordance"]
 
@@ -31,14 +26,6 @@ def pair_concordance(law: ObservationModel, higher: int, lower: int) -> Fraction
 
     where V is the value of a key of frequency `higher`, and U that of one of frequency `lower`, independent of it. One
     walk over both rows with running sums.
-
-    Args:
-        law: the law of the release.
-        higher: the larger frequency.
-        lower: the smaller one.
-
-    Raises:
-        InvalidParameter: unless higher > lower >= 1.
     """
     if lower < 1:
         raise InvalidParameter(f"lower must be at least 1, got {lower}.")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptally.laws.node_sums import NodeSums
-
-__all__ = ["Part", "RangeTree"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -18,8 +17,7 @@ Integers = NDArray[np.int64]
 _AT_ONCE = 1 << 13
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Released facts about disjoint nodes: sum of reported values, number of nodes, how many are hidden."""
 
     sums: Integers
@@ -30,11 +28,8 @@ class Part:
 class RangeTree:
     """Levels of nodes, each the sum of `branching` nodes of the next level; the last one has the leaves.
 
-    Args:
-        sums: what the law says about sums of nodes.
-        branching: children of a node.
-        values: per level, from the children of the root to the leaves, the reported value of each existing node.
-        reported: per level, whether the node was reported.
+    `values` and `reported` hold, per level from the children of the root to the leaves, the value of each existing node
+    and whether it was reported; `sums` is what the law says about sums of nodes.
     """
 
     def __init__(
@@ -82,23 +77,10 @@ class RangeTree:
         if first >= after:
             return 0.0, 0.0
         part = self.part(first, after)
-        return float(self._lower(part, error / 2)[0]), float(self._upper(part, error / 2)[0])
-
-    def _lower(self, part: Part, error: float) -> Floats:
-        return self._law.lower(part.sums, part.nodes, part.hidden, error)
-
-    def _upper(self, part: Part, error: float) -> Floats:
-        return self._law.upper(part.sums, part.nodes, part.hidden, error)
-
-    def _before(self, edges: Integers) -> Part:
-        """All leaves before each edge, for edges from 1 to leaves - 1: left siblings on the way to the leaf there."""
-        return self._beside(edges, left=True)
-
-    def _after(self, edges: Integers) -> Part:
-        """All leaves from each edge on, for edges from 1: right siblings on the way to the leaf before."""
-        return self._beside(edges, left=False)
+        return float(self._law.lower(*part, error / 2)[0]), float(self._law.upper(*part, error / 2)[0])
 
     def _beside(self, edges: Integers, *, left: bool) -> Part:
+        """All leaves before each edge, or from it on, for edges from 1 to leaves - 1: siblings on the way to a leaf."""
         found = np.zeros((3, len(edges)), dtype=np.int64)
         leaf = edges if left else edges - 1
         size = 1
@@ -126,12 +108,14 @@ class RangeTree:
 
     def _least_share(self, edges: Integers, error: float) -> Floats:
         """Exceeds the share before an edge with probability at most `error`, half of it for each side of the edge."""
-        low, rest = self._lower(self._before(edges), error / 2), self._upper(self._after(edges), error / 2)
+        low = self._law.lower(*self._beside(edges, left=True), error / 2)
+        rest = self._law.upper(*self._beside(edges, left=False), error / 2)
         return np.where(low > 0, low / np.maximum(low + rest, 1), 0.0)
 
     def _most_share(self, edges: Integers, error: float) -> Floats:
         """Is below the share before an edge with probability at most `error`, half of it for each side of the edge."""
-        high, rest = self._upper(self._before(edges), error / 2), self._lower(self._after(edges), error / 2)
+        high = self._law.upper(*self._beside(edges, left=True), error / 2)
+        rest = self._law.lower(*self._beside(edges, left=False), error / 2)
         return np.where(rest > 0, high / np.maximum(high + rest, 1), 1.0)
 
     def quantile_bounds(self, q: float, error: float) -> tuple[int, int]:
@@ -142,20 +126,10 @@ class RangeTree:
         the walk must pass there, and that one test is wrong with probability at most error / 2. So there is no price
         for the number of edges. The same from the right.
         """
-        first = self.leaves - 1
-        for start in range(1, self.leaves, _AT_ONCE):
-            edges = np.arange(start, min(start + _AT_ONCE, self.leaves))
-            open_edges = np.flatnonzero(~(self._most_share(edges, error / 2) < q))
-            if len(open_edges):
-                first = int(edges[open_edges[0]]) - 1
-                break
-        last = 0
-        for end in range(self.leaves, 1, -_AT_ONCE):
-            edges = np.arange(end - 1, max(end - 1 - _AT_ONCE, 0), -1)
-            open_edges = np.flatnonzero(~(self._least_share(edges, error / 2) >= q))
-            if len(open_edges):
-                last = int(edges[open_edges[0]])
-                break
+        edges = np.arange(1, self.leaves)
+        left = _first_open(edges, lambda some: self._most_share(some, error / 2) < q)
+        right = _first_open(edges[::-1], lambda some: self._least_share(some, error / 2) >= q)
+        first, last = self.leaves - 1 if left is None else left - 1, right or 0
         return min(first, last), max(first, last)
 
     # ---- agreement ----
@@ -199,6 +173,16 @@ class RangeTree:
     def cumulative(self) -> Floats:
         """Estimated units in all leaves before each edge, from 0 to all."""
         return np.concatenate([[0.0], np.cumsum(self.consistent[-1])])
+
+
+def _first_open(edges: Integers, passes: Callable[[Integers], NDArray[np.bool_]]) -> int | None:
+    """The first edge that does not pass; not all are tested at once, as it is often among the first."""
+    for start in range(0, len(edges), _AT_ONCE):
+        some = edges[start : start + _AT_ONCE]
+        closed = passes(some)
+        if not closed.all():
+            return int(some[np.argmin(closed)])
+    return None
 
 
 def _families(numbers: Floats, parents: int, fan: int) -> Floats:

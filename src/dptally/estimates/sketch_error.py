@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
-
-if TYPE_CHECKING:
-    from dptally.laws.base import Law
-    from dptally.laws.shortfall import Shortfall
-    from dptally.privacy.guarantee import Guarantee
+from dptally.laws.base import Law
+from dptally.laws.shortfall import Shortfall
+from dptally.privacy.guarantee import Guarantee
 
 __all__ = ["SketchError", "sketch_error"]
 

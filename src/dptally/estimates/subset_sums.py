@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together
 from dptally.estimates.functions import frequency_function, one_per_key
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
-    from dptally.laws.shortfall import Shortfall
-
-__all__ = ["Sum", "estimate_sum"]
+from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
+from dptally.laws.shortfall import Shortfall
 
 
 @dataclass(frozen=True)
@@ -105,28 +99,20 @@ def estimate_sum(
 
     The interval. Each key gets an equal part of the allowed error: then the bounds of all of them hold together, and
     those of the sum, whatever g and L are. For g(w) = w and equal factors half of the error goes to bounds that know
-    that independent errors cancel (`dptally.laws.sum_bounds`), and the better ones are taken. All of them hold
-    for every set of released keys, so that a question may look at which keys there are, but not at their values.
+    that independent errors cancel (`dptally.laws.sum_bounds`), and the better ones are taken. All of them hold for
+    every set of released keys, so that a question may look at which keys there are, but not at their values.
 
     Extrapolation. [CGSS21, (10)] estimates the sum over all keys, released or not, by weights a_j for values j: with
     g(i) / pi_i, i the most likely frequency, a key also stands for 1 / pi_i - 1 keys like it that were not released.
-    The expectation is right for frequencies of which some keys appear in every release. Keys of frequency 1 appear
-    with probability delta: a million of them add, on average, what they should, as one release in a million holds one
-    of them, with a weight of a million. Any other release says nothing about them, so the number is no estimate of
-    what is hidden, and has no interval.
+    The expectation is right for frequencies of which some keys appear in every release. Keys of frequency 1 appear with
+    probability delta: a million of them add, on average, what they should, as one release in a million holds one of
+    them, with a weight of a million. Any other release says nothing about them, so the number is no estimate of what is
+    hidden, and has no interval.
 
-    Args:
-        law: the law the values were drawn from.
-        values: of the released keys of the selection.
-        shortfall: by how much frequencies may exceed what noise was added to; None if they do not.
-        of: the non-decreasing function g, with g(0) = 0, or its name; None for the frequency itself. See
-            `dptally.estimates.functions`.
-        factors: one per value; None for 1.
-        chosen_among: None when selection and factors depend on keys alone. When they depend on values, the number of
-            released keys they were chosen from: bounds must then hold for all of those together, and errors of the
-            chosen ones cannot be trusted to cancel.
-        kind: None, or the weights to extrapolate with, see `WeightedSample.estimator`.
-        confidence: of the interval.
+    Most parameters are those of `Release.sum`. `factors` has one for each value, None for 1. `chosen_among` is None
+    when selection and factors depend on keys alone; when they depend on values, it is the number of released keys they
+    were chosen from: bounds must then hold for all of those together, and errors of the chosen ones cannot be trusted
+    to cancel. `kind` is None, or the weights to extrapolate with, see `WeightedSample.estimator`.
     """
     level = as_confidence(confidence)
     wanted = frequency_function(of)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["binomial_at_least", "binomial_row"]
-
 _DIGITS = 256
 _WORK = 512
 

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["exp_bounds"]
-
 
 def exp_bounds(exponent: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     """Return rational numbers below and above e^exponent, dyadic when the exponent is not negative.
 
     The exponent is halved until it is at most 1/2, the Taylor polynomial is summed with a geometric bound of its
-    remainder, and the result is squared back.
-
-    Args:
-        exponent: any rational number.
-        bits: wanted precision, at least 1.
-
-    Returns:
-        tuple: ``(low, high)`` with ``low <= e^exponent <= high`` and ``high / low <= 1 + 2^-bits``.
+    remainder, and the result is squared back. Postcondition: ``low <= e^exponent <= high`` and ``high / low <= 1 +
+    2^-bits``, for bits of at least 1.
 
     >>> low, high = exp_bounds(Fraction(1), 30)
     >>> low < high and float(low), float(high - low) < 3 * 2**-30

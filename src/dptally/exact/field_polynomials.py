@@ -6,11 +6,9 @@ algebra: a leaf for each point, and the product of its children at each node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import flint
-
-__all__ = ["PrimeField"]
 
 _FEW = 32  # points that are cheaper to take one by one
 
@@ -18,8 +16,7 @@ _FEW = 32  # points that are cheaper to take one by one
 class PrimeField:
     """The integers modulo a prime, and polynomials over them as lists of coefficients, lowest first.
 
-    Args:
-        size: a prime number; that it is one is up to the caller.
+    That `size` is a prime number is up to the caller.
     """
 
     def __init__(self, size: int) -> None:
@@ -55,15 +52,9 @@ class PrimeField:
     ) -> tuple[flint.fmpz_mod_poly, flint.fmpz_mod_poly]:
         """The polynomial of lowest degree with given values at distinct points, and the one that vanishes there.
 
-        With Z(t) = prod (t - x_i), the interpolating polynomial is the sum of w_i Z(t) / (t - x_i) where
-        w_i = y_i / Z'(x_i); the sum is formed on the way up the tree of products. Near-linear time.
-
-        Args:
-            points: distinct modulo the field's size.
-            values: as many.
-
-        Returns:
-            tuple: the interpolating polynomial, of degree below the number of points, and Z.
+        With Z(t) = prod (t - x_i), the interpolating polynomial is the sum of w_i Z(t) / (t - x_i) where w_i = y_i /
+        Z'(x_i); the sum is formed on the way up the tree of products. Near-linear time. Points are distinct modulo the
+        field's size. Returns the interpolating polynomial, of degree below the number of points, and Z.
         """
         one = self._polynomials.one()
         if not points:
@@ -73,17 +64,14 @@ class PrimeField:
             products.append([_product(pair) for pair in _pairs(products[-1])])
         vanishing = products[-1][0]
         slopes = vanishing.derivative().multipoint_evaluate(list(points))
-        sums = [self._polynomials([value / slope]) for value, slope in zip(self._elements(values), slopes, strict=True)]
+        ring = flint.fmpz_mod_ctx(self.size)
+        sums = [self._polynomials([ring(value) / slope]) for value, slope in zip(values, slopes, strict=True)]
         for level in products[:-1]:
             sums = [
                 pair[0] if len(pair) == 1 else pair[0] * factors[1] + pair[1] * factors[0]
                 for pair, factors in zip(_pairs(sums), _pairs(level), strict=True)
             ]
         return sums[0], vanishing
-
-    def _elements(self, values: Iterable[int]) -> list[flint.fmpz_mod]:
-        ring = flint.fmpz_mod_ctx(self.size)
-        return [ring(value) for value in values]
 
 
 def _pairs(nodes: Sequence[flint.fmpz_mod_poly]) -> list[Sequence[flint.fmpz_mod_poly]]:

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["integer_column", "integers"]
-
 
 def integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """A column of 64-bit integers without nulls as an array; without a copy if it is one piece."""

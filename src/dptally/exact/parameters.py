@@ -13,8 +13,6 @@ from fractions import Fraction
 
 from dptally.errors import InvalidParameter
 
-__all__ = ["MAX_EPSILON", "MIN_DELTA", "Number", "as_count", "as_delta", "as_epsilon", "as_fraction", "as_share"]
-
 Number = int | float | str | Fraction | Decimal
 
 MAX_EPSILON = 32
@@ -26,15 +24,8 @@ _LONGEST_NUMBER = 9000  # two numbers of as many digits as Python reads, and a s
 def as_fraction(name: str, number: object) -> Fraction:
     """Read a number exactly.
 
-    Args:
-        name: what to call it in an error.
-        number: int, float, Fraction, Decimal, NumPy number, or a string such as ``"0.1"``, ``"1e-6"`` or ``"1/3"``.
-
-    Returns:
-        Fraction: the exact value.
-
-    Raises:
-        InvalidParameter: if it is not a finite number.
+    The number is an int, float, Fraction, Decimal, NumPy number, or a string such as ``"0.1"``, ``"1e-6"`` or
+    ``"1/3"``; `name` is what an error calls it. Raises InvalidParameter if it is not a finite number.
 
     >>> as_fraction("delta", "0.1"), as_fraction("delta", 0.5)
     (Fraction(1, 10), Fraction(1, 2))
@@ -65,9 +56,7 @@ def as_fraction(name: str, number: object) -> Fraction:
 def _check_size(name: str, text: str) -> None:
     """Refuse what would take more digits than anybody means: a few letters, such as 1e999999999, can ask for a billion.
 
-    Raises:
-        InvalidParameter: if the number has too many digits.
-        ValueError: if the exponent is no number.
+    Raises InvalidParameter if the number has too many digits, ValueError if the exponent is no number.
     """
     _, _, exponent = text.lower().partition("e")
     if len(text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["power_bounds"]
-
 _SPARE = 4
 
 
@@ -15,12 +13,8 @@ def power_bounds(base: Fraction, exponent: int, bits: int) -> tuple[int, int]:
     Repeated squaring in fixed point: lower bounds are only ever rounded down, upper bounds up. A product of numbers
     from [0, 1] whose bounds are d and e units apart has bounds at most d + e + 2 units apart (one unit for each of the
     two roundings). Hence, by induction, bounds of base^k are at most 3k - 2 units apart, and 2 + log2(exponent) spare
-    bits make that less than one unit of the result; rounding outward to the result's own unit adds less than one.
-
-    Args:
-        base: from 0 to 1.
-        exponent: at least 0.
-        bits: how many binary places of the result are wanted.
+    bits make that less than one unit of the result; rounding outward to the result's own unit adds less than one. The
+    base is from 0 to 1, the exponent at least 0.
 
     >>> power_bounds(Fraction(1, 2), 10, 12), power_bounds(Fraction(2, 3), 10**6, 64)
     ((4, 4), (0, 1))

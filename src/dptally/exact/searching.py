@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["first_near", "first_where"]
-
 
 def first_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The smallest whole number from low to high for which something holds that then goes on holding; else `high`.

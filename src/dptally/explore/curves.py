@@ -6,7 +6,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +18,6 @@ from dptally.laws.sampling_schemes import Ppswor
 from dptally.planning.mechanisms import Setting, choose_mechanisms, make_mechanism, sampled_name
 from dptally.report.colours import CURVES
 from dptally.report.curves_chart import curves_chart
-
-__all__ = ["CurveDesk", "Settings", "Shown", "law_of", "read_settings", "shown_mechanisms"]
 
 _NUMBER = re.compile(r"(?:\d{1,12}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][+-]?\d{1,2})?|\d{1,12}/[1-9]\d{0,11}")
 _LIMITS = {
@@ -35,62 +32,40 @@ _POINTS = 48
 _REMEMBERED = 2000
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the sliders say; the rate is that of ppswor sampling, 1 for none."""
-
-    epsilon: Fraction
-    delta: Fraction
-    rate: Fraction
-    max_keys_per_unit: int
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How a mechanism is shown: a title, and what to know about its curve."""
-
-    title: str
-    note: str
-
-
-def shown_mechanisms() -> dict[str, Shown]:
-    """The mechanisms that may leave a key out, by name; one that answers for every key has no curve."""
-    planned, _ = choose_mechanisms(_setting(Settings(Fraction(1), Fraction(1, 10**6), Fraction(1), 1)))
+def shown_mechanisms() -> dict[str, tuple[str, str]]:
+    """The mechanisms that may leave a key out: by name, a title, and what to know about the curve."""
+    planned, _ = choose_mechanisms(_setting(Fraction(1), Fraction(1, 10**6), Fraction(1), 1))
     found = {}
     for each in planned:
-        if each.first_frequency(Fraction(1, 2)) != 0:
+        if each.hides:
             note = each.note or mechanism_class(each.name).summary
             bound = " A lower bound." if each.at_least else ""
-            found[each.name] = Shown(each.name.replace("_", " ").capitalize(), f"{note[:1].upper()}{note[1:]}{bound}")
+            found[each.name] = each.name.replace("_", " ").capitalize(), f"{note[:1].upper()}{note[1:]}{bound}"
     return found
 
 
-def law_of(name: str, settings: Settings) -> Reporting:
+def law_of(name: str, setting: Setting) -> Reporting:
     """The law of a mechanism, as a plan has it."""
-    setting = _setting(settings)
     if setting.sampling is not None and name == USUAL:
         name = sampled_name(setting.sampling)
     return make_mechanism(name, setting).law
 
 
-def _setting(settings: Settings) -> Setting:
+def _setting(epsilon: Fraction, delta: Fraction, rate: Fraction, max_keys_per_unit: int) -> Setting:
+    """What the sliders say; the rate is that of ppswor sampling, 1 for none."""
     return Setting(
-        settings.epsilon,
-        settings.delta,
-        settings.max_keys_per_unit,
-        sampling=None if settings.rate == 1 else Ppswor(settings.rate),
+        epsilon,
+        delta,
+        max_keys_per_unit,
+        sampling=None if rate == 1 else Ppswor(rate),
         capacity=_CAPACITY,
         universe=_UNIVERSE,
         universe_size=_UNIVERSE_SIZE,
     )
 
 
-def read_settings(facts: dict[str, Any]) -> Settings:
-    """Read and check what a page sent.
-
-    Raises:
-        InvalidParameter: for a number that is missing, none, or beyond what is shown here.
-    """
+def read_settings(facts: dict[str, Any]) -> Setting:
+    """Read and check what a page sent."""
     numbers = {name: _read(name, facts.get(name)) for name in _LIMITS}
     keys = _read("max_keys_per_unit", facts.get("max_keys_per_unit"))
     if keys.denominator != 1 or not 1 <= keys <= _MOST_KEYS:
@@ -98,7 +73,7 @@ def read_settings(facts: dict[str, Any]) -> Settings:
     for name, (low, high) in _LIMITS.items():
         if not low <= numbers[name] <= high:
             raise InvalidParameter(f"{name} must be from {float(low):g} to {float(high):g} on this page.")
-    return Settings(numbers["epsilon"], numbers["delta"], numbers["rate"], int(keys))
+    return _setting(**numbers, max_keys_per_unit=int(keys))
 
 
 def _read(name: str, given: object) -> Fraction:
@@ -117,14 +92,14 @@ class CurveDesk:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._known: OrderedDict[tuple[str, Settings], ReportingCurve] = OrderedDict()
+        self._known: OrderedDict[tuple[str, Setting], ReportingCurve] = OrderedDict()
         self._turns = {name: threading.Lock() for name in names}
 
-    def curve(self, name: str, settings: Settings, proceed: Callable[[], None] | None = None) -> ReportingCurve:
+    def curve(self, name: str, setting: Setting, proceed: Callable[[], None] | None = None) -> ReportingCurve:
         """The reporting curve of a mechanism; `proceed` may raise to stop one that is no longer waited for."""
         if name not in self._turns:
             raise InvalidParameter("mechanism must be one of those on the page.")
-        place = name, settings
+        place = name, setting
         found = self._known.get(place)
         if found is not None:
             return found
@@ -133,14 +108,14 @@ class CurveDesk:
                 proceed()
             found = self._known.get(place)
             if found is None:
-                found = reporting_curve(law_of(name, settings), points=_POINTS, proceed=proceed)
+                found = reporting_curve(law_of(name, setting), points=_POINTS, proceed=proceed)
                 self._known[place] = found
                 if len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)
         return found
 
-    def drawing(self, names: list[str], settings: Settings) -> str:
+    def drawing(self, names: list[str], setting: Setting) -> str:
         """What is inside the chart of these mechanisms; curves that are not computed yet are left out."""
         places = {name: place % CURVES + 1 for place, name in enumerate(self._turns) if name in names}
-        known = {name: curve for name in places if (curve := self._known.get((name, settings))) is not None}
+        known = {name: curve for name in places if (curve := self._known.get((name, setting))) is not None}
         return curves_chart(known, colours=[places[name] for name in known], legend=False).drawing if known else ""

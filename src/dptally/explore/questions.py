@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dptally.estimates.subset_sums import Sum
     from dptally.releases.table_release import TableRelease
 
-__all__ = ["LONGEST_CONDITION", "PAGE_ROWS", "Questions"]
-
 PAGE_ROWS = 25
 LONGEST_CONDITION = 1000
 _LONGEST_KEY = 120
@@ -44,11 +42,7 @@ class Questions:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The sum over the keys that meet a condition, and a page of those that were released.
 
-        Args:
-            asked: `where`, SQL text on the columns, or empty for all; `of`, "count" or "keys"; `page`, from 0.
-
-        Raises:
-            InvalidParameter: for a question that cannot be answered.
+        Asked: `where`, SQL text on the columns, or empty for all; `of`, "count" or "keys"; `page`, from 0.
         """
         where, of, page = asked.get("where", ""), asked.get("of", "count"), asked.get("page", 0)
         if not isinstance(where, str) or len(where) > LONGEST_CONDITION:

@@ -29,8 +29,6 @@ from dptally.explore.questions import Questions
 if TYPE_CHECKING:
     from dptally.releases.table_release import TableRelease
 
-__all__ = ["ExploreServer"]
-
 _ADDRESS = "127.0.0.1"
 _LARGEST_REQUEST = 1 << 14
 _PATIENCE = 20.0  # seconds that a connection may be silent
@@ -119,8 +117,6 @@ class ExploreServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
     server: ExploreServer
     server_version = "dptally"
     sys_version = ""
@@ -145,10 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND, "There is nothing here.")
             return
         given = parse_qs(address.query, max_num_fields=4).get("token", [""]) if len(address.query) < 500 else [""]
-        if not self.server.may_enter(given[0]):
+        if self.server.may_enter(given[0]):
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page.encode())
+        else:
             self.send_error(HTTPStatus.FORBIDDEN, "Open the whole address that dptally explore printed.")
-            return
-        self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page.encode())
 
     def do_POST(self) -> None:
         """Questions of the page."""
@@ -187,14 +183,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self) -> dict[str, Any] | None:
         """The JSON object of a request, or None after it was refused."""
         length = self.headers.get("Content-Length", "")
+        refusal = None
         if not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
-            self.send_error(HTTPStatus.LENGTH_REQUIRED, "A request must state its length.")
-            return None
-        if int(length[:12]) > _LARGEST_REQUEST:
-            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large.")
-            return None
-        if self.headers.get_content_type() != "application/json":
-            self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A request must be JSON.")
+            refusal = HTTPStatus.LENGTH_REQUIRED, "A request must state its length."
+        elif int(length[:12]) > _LARGEST_REQUEST:
+            refusal = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large."
+        elif self.headers.get_content_type() != "application/json":
+            refusal = HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A request must be JSON."
+        if refusal is not None:
+            self.send_error(*refusal)
             return None
         try:
             asked = json.loads(self.rfile.read(int(length)))

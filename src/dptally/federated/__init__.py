@@ -4,12 +4,9 @@
 plain Python; `flower_app` carries their messages with Flower (``pip install 'dptally[federated]'``).
 """
 
-from __future__ import annotations
-
-from dptally.federated.answers import Answers
 from dptally.federated.client import Node
 from dptally.federated.histogram import HistogramRounds
-from dptally.federated.limits import Limits
+from dptally.federated.limits import Answers, Limits
 from dptally.federated.protocol import Round, Rounds, register_task
 from dptally.federated.server import Server, enough_to_contact
 

@@ -9,14 +9,11 @@ import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
-from dptally.federated.answers import Answers
-from dptally.federated.limits import Limits
+from dptally.federated.limits import Answers, Limits
 from dptally.federated.messages import LARGEST_NODE, Enrolment, pack_ballot, read_registration
 from dptally.federated.protocol import Round, task_named
 from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.integers import draw_integers
-
-__all__ = ["Node"]
 
 
 class Node:
@@ -63,11 +60,7 @@ class Node:
         return "Node()"
 
     def enrol(self, message: bytes) -> bytes:
-        """Answer the server's registration.
-
-        Raises:
-            InvalidParameter: the message is none, or the server takes fewer devices of one node.
-        """
+        """Answer the server's registration, unless it takes fewer devices of one node."""
         run, max_devices = read_registration(message)
         if self._slots > max_devices:
             raise InvalidParameter(f"the server takes at most {max_devices} devices of one node.")
@@ -76,8 +69,7 @@ class Node:
     def answer(self, message: bytes) -> bytes:
         """Answer a call: flip every asked device's coin, once, and send a vote or an abstention of the same size.
 
-        Raises:
-            InvalidParameter: the message is no call, was answered before, or asks for more than the limits allow.
+        Refused is what is no call, was answered before, or asks for more than the limits allow.
         """
         call = self._limits.read(message)
         if len(self._values) > call.slots:
@@ -95,7 +87,6 @@ class Node:
 
 
 def _vote_of(answer: Callable[[Any, Round], bytes | None], value: Any, asked: Round) -> bytes | None:
-    """One device's vote, or None."""
     try:
         vote = answer(value, asked)
     except Exception:

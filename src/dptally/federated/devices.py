@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,11 @@ from dptally.randomness import BitSource, SystemBits
 from dptally.randomness.integers import draw_integer
 from dptally.sources.columns import quote_identifier
 
-__all__ = ["read_devices"]
-
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
 def read_devices(
-    source: str | Path | Callable[[], Iterable[Any]],
+    source: str | Path,
     *,
     key: str | None = None,
     unit: str | None = None,
@@ -33,18 +31,10 @@ def read_devices(
 ) -> list[Any]:
     """The value of each device.
 
-    Args:
-        source: a file (CSV, TSV, JSON lines, Parquet, .gz, .zst; SQLite by its ending .sqlite, .sqlite3 or .db), a glob
-            of files, or a function that returns one value for each device.
-        key: the column of values; not for a function.
-        unit: the column that says whose row it is; None when every row is a device of its own.
-        table: which table or view of an SQLite file.
-        bits: for the choice among a device's values; None for secret bits of the operating system.
+    The source is a file (CSV, TSV, JSON lines, Parquet, .gz, .zst; SQLite by its ending .sqlite, .sqlite3 or .db, with
+    the table or view in it) or a glob of files. `bits` choose among a device's values; None for secret bits of the
+    operating system.
     """
-    if callable(source):
-        if key is not None or unit is not None or table is not None:
-            raise InvalidParameter("key, unit and table are for files; a function returns one value for each device.")
-        return list(source())
     if key is None:
         raise InvalidParameter("key must name the column of values.")
     if str(source).lower().endswith(_SQLITE):

@@ -1,35 +1,8 @@
 """Flower as the transport: a ServerApp and a ClientApp around `Server` and `Node` (Flower 1.41, Message API).
 
-A Flower project needs these lines of Python; `dptally.federated.flower_project` writes it::
-
-    from dptally.federated.flower_app import make_client_app, make_server_app
-
-    client = make_client_app()
-    server = make_server_app()
-
-Nothing private is logged. No privacy claim rests on secure aggregation: the server sees votes of the devices that take
-part, and is trusted until the threshold has been applied.
-
-Settings of a run (``[tool.flwr.app.config]``), all public:
-
-- ``task``: JSON text of the task's name and parameters, see `dptally.federated.protocol.read_rounds`;
-- ``output``, ``overwrite``: where the result goes, on the server's machine;
-- ``state``: file to resume from, on the server's machine; empty for none;
-- ``nodes``, ``wait-seconds``: how many nodes must be there at least, and how long to wait for them;
-- ``round-seconds``: how long a round waits for answers;
-- ``contact-rate``: see `dptally.federated.enough_to_contact`; empty to ask everybody;
-- ``max-devices-per-node``;
-- ``ledger``: file of the ledger that pays, on the server's machine, with ``ledger-source``, ``ledger-unit``,
-  ``ledger-partitioning``, ``ledger-part`` and ``ledger-who`` (see `dptally.Ledger.account`); empty for none;
-- ``simulated-source``, ``simulated-key``, ``simulated-unit``: for the simulation engine, one table whose devices are
-  dealt out to the nodes.
-
-Settings of a node (``flower-supernode --node-config``): ``source``, ``key``, ``unit``, ``table``, ``capacity``, see
-`dptally.federated.devices.read_devices` and `dptally.federated.client.Node`; its limits ``max-epsilon``, ``max-delta``,
-``max-rate``, ``min-devices``, ``most-answers``, ``max-message-bytes`` and ``trust-contact-rate``, see
-`dptally.federated.limits.Limits`; and ``answers``, the file that counts what it has answered. They are the node's own:
-settings of a run do not change them. Simulated nodes hold data of whoever runs the simulation, and have no limits but
-the size of messages.
+`dptally.federated.flower_project` writes a project around them; docs/mechanisms/federated.md lists the settings of a
+run and of a node. Nothing private is logged. No privacy claim rests on secure aggregation: the server sees votes of the
+devices that take part, and is trusted until the threshold has been applied.
 """
 
 from __future__ import annotations
@@ -40,21 +13,16 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import DptallyError, InvalidParameter, MissingDependency
-from dptally.federated.answers import Answers, default_place
 from dptally.federated.client import Node
 from dptally.federated.devices import read_devices
-from dptally.federated.limits import Limits
+from dptally.federated.limits import Answers, Limits, default_place
 from dptally.federated.protocol import Rounds, read_rounds, register_task
 from dptally.federated.server import COUNTED, Server
 from dptally.files import check_target, complete_or_absent
-
-if TYPE_CHECKING:
-    from dptally.ledger import Account
-
-__all__ = ["limits_and_answers", "make_client_app", "make_server_app", "require_flower"]
+from dptally.ledger import Account, Ledger
 
 _RECORD, _PAYLOAD = "dptally", "payload"
 _ENROL, _VOTE = "query.enrol", "query.vote"
@@ -72,11 +40,7 @@ _logger = logging.getLogger("flwr.dptally")  # below Flower's, whose handlers an
 
 
 def require_flower() -> None:
-    """Say what to install if Flower is missing.
-
-    Raises:
-        MissingDependency: without the extra ``federated``.
-    """
+    """Say what to install if Flower is missing."""
     try:
         import flwr.clientapp
         import flwr.serverapp  # noqa: F401
@@ -88,14 +52,7 @@ def require_flower() -> None:
 
 
 def make_client_app(*tasks: type[Rounds]) -> Any:
-    """A Flower ClientApp that answers for the devices of its node.
-
-    Args:
-        tasks: tasks that dptally does not know by itself.
-
-    Raises:
-        MissingDependency: without the extra ``federated``.
-    """
+    """A Flower ClientApp that answers for the devices of its node; also of tasks of your own."""
     require_flower()
     from flwr.clientapp import ClientApp
 
@@ -124,10 +81,6 @@ def limits_and_answers(own: Mapping[str, Any]) -> tuple[Limits, Answers]:
     """What a node of these settings answers at most, and the record of what it has answered.
 
     The record is a file also where none was named, so that a new run or process does not forget.
-
-    Raises:
-        InvalidParameter: a limit that is no such number.
-        InvalidSource: the record cannot be used.
     """
     given = {part: own[name] for name, part in _LIMITS.items() if name in own}
     if "source" not in own:
@@ -137,7 +90,6 @@ def limits_and_answers(own: Mapping[str, Any]) -> tuple[Limits, Answers]:
 
 
 def _values(own: Mapping[str, Any], of_run: Mapping[str, Any]) -> list[Any]:
-    """What the devices of this node hold."""
     if "source" in own:
         key, unit, table = own.get("key"), own.get("unit"), own.get("table")
         return read_devices(str(own["source"]), key=_text(key), unit=_text(unit), table=_text(table))
@@ -158,14 +110,7 @@ def _simulated(source: str, key: str | None, unit: str | None) -> tuple[Any, ...
 
 
 def make_server_app(*tasks: type[Rounds]) -> Any:
-    """A Flower ServerApp that runs the task of its run's settings and writes the result.
-
-    Args:
-        tasks: tasks that dptally does not know by itself.
-
-    Raises:
-        MissingDependency: without the extra ``federated``.
-    """
+    """A Flower ServerApp that runs the task of its run's settings and writes the result; also of tasks of your own."""
     require_flower()
     from flwr.serverapp import ServerApp
 
@@ -206,19 +151,11 @@ def _serve(grid: Any, context: Any) -> None:
 
 
 def _account(settings: Mapping[str, Any]) -> Account | None:
-    """The ledger that the run is paid from."""
     path = _text(settings.get("ledger"))
     if path is None:
         return None
-    from dptally.ledger import Ledger
-
-    return Ledger(path).account(
-        source=_text(settings.get("ledger-source")),
-        unit=_text(settings.get("ledger-unit")),
-        partitioning=_text(settings.get("ledger-partitioning")),
-        part=_text(settings.get("ledger-part")),
-        who=_text(settings.get("ledger-who")),
-    )
+    parts = ("source", "unit", "partitioning", "part", "who")
+    return Ledger(path).account(**{part: _text(settings.get(f"ledger-{part}")) for part in parts})
 
 
 def _run_round(grid: Any, server: Server, seconds: float) -> None:
@@ -245,15 +182,10 @@ def _exchange(
     grid: Any, message_type: str, payloads: Mapping[Any, bytes], seconds: float
 ) -> Iterable[tuple[int, object]]:
     """Send each node its payload, and yield what comes back in time; errors of nodes are nodes that do not answer."""
-    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.app import Message
 
     messages = [
-        Message(
-            RecordDict({_RECORD: ConfigRecord({_PAYLOAD: payload})}),
-            message_type=message_type,
-            dst_node_id=node,
-            ttl=seconds,
-        )
+        Message(_content(payload), message_type=message_type, dst_node_id=node, ttl=seconds)
         for node, payload in payloads.items()
     ]
     if not messages:
@@ -290,10 +222,16 @@ def _payload(message: Any) -> Any:
     return record.get(_PAYLOAD) if isinstance(record, Mapping) else None
 
 
-def _reply(message: Any, payload: bytes) -> Any:
-    from flwr.app import ConfigRecord, Message, RecordDict
+def _content(payload: bytes) -> Any:
+    from flwr.app import ConfigRecord, RecordDict
 
-    return Message(RecordDict({_RECORD: ConfigRecord({_PAYLOAD: payload})}), reply_to=message)
+    return RecordDict({_RECORD: ConfigRecord({_PAYLOAD: payload})})
+
+
+def _reply(message: Any, payload: bytes) -> Any:
+    from flwr.app import Message
+
+    return Message(_content(payload), reply_to=message)
 
 
 def _text(setting: object) -> str | None:

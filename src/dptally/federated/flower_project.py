@@ -20,23 +20,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from dptally.errors import DptallyError, InvalidParameter, MissingDependency
 from dptally.federated.flower_app import require_flower
-
-__all__ = [
-    "Echo",
-    "Settings",
-    "end_group",
-    "flower_environment",
-    "free_port",
-    "run_client",
-    "run_server",
-    "run_simulation",
-    "supernode_command",
-    "write_project",
-]
 
 Settings = Mapping[str, str | int | float | bool]
 Echo = Callable[[str], None]
@@ -48,16 +37,10 @@ _GAVE_UP = "SuperNode terminated gracefully"
 
 
 def write_project(directory: str | Path, settings: Settings, *, own_task: tuple[str | Path, str] | None = None) -> Path:
-    """Write a small Flower project that runs a dptally task.
+    """Write a small Flower project that runs a dptally task, and return its directory.
 
-    Args:
-        directory: where to; made if it is missing.
-        settings: of the run; see `dptally.federated.flower_app`. ``task`` and ``output`` are needed.
-        own_task: a Python file, which becomes part of the project, and the name of a task's class in it; for tasks
-            that dptally does not know by itself.
-
-    Returns:
-        Path: the directory.
+    Settings are those of `dptally.federated.flower_app`. A task that dptally does not know by itself is `own_task`: a
+    Python file, which becomes part of the project, and the name of the task's class in it.
     """
     for name in ("task", "output"):
         if name not in settings:
@@ -65,21 +48,9 @@ def write_project(directory: str | Path, settings: Settings, *, own_task: tuple[
     place = Path(directory)
     (place / _PACKAGE).mkdir(parents=True, exist_ok=True)
     lines = "\n".join(f"{name} = {json.dumps(part, ensure_ascii=False)}" for name, part in settings.items())
-    (place / "pyproject.toml").write_text(
-        "[project]\n"
-        'name = "dptally-federation"\n'
-        'version = "1.0.0"\n'
-        'description = "A dptally federation"\n'
-        'license = "Apache-2.0"\n'
-        "dependencies = []\n\n"
-        "[tool.flwr.app]\n"
-        'publisher = "dptally"\n\n'
-        "[tool.flwr.app.components]\n"
-        f'serverapp = "{_PACKAGE}.app:server"\n'
-        f'clientapp = "{_PACKAGE}.app:client"\n\n'
-        f"[tool.flwr.app.config]\n{lines}\n",
-        encoding="utf-8",
-    )
+    template = Template(files("dptally.federated").joinpath("project.toml").read_text(encoding="utf-8"))
+    project = template.substitute(package=_PACKAGE, settings=lines)
+    (place / "pyproject.toml").write_text(project, encoding="utf-8")
     (place / _PACKAGE / "__init__.py").write_text('"""A dptally federation."""\n')
     imported, passed = "", ""
     if own_task is not None:
@@ -110,17 +81,9 @@ def flower_environment(home: Path) -> dict[str, str]:
 def run_simulation(
     project: Path, *, nodes: int, cores: int = 2, seconds: float = 3600, echo: Echo | None = None
 ) -> str:
-    """Run a project in Flower's simulation engine.
+    """Run a project in Flower's simulation engine, with a process for each core, and return Flower's log.
 
-    Args:
-        project: as `write_project` wrote it.
-        nodes: how many simulated nodes.
-        cores: how many processes answer for them.
-        seconds: after how long to give up.
-        echo: called with each line of Flower's log.
-
-    Returns:
-        str: Flower's log of the run.
+    `echo` is called with each line of the log as it comes.
     """
     federation = (
         f"num-supernodes={nodes} client-resources-num-cpus=1 init-args-num-cpus={cores} init-args-log-to-driver=false"
@@ -139,44 +102,22 @@ def run_server(
     seconds: float = 3600,
     echo: Echo | None = None,
 ) -> str:
-    """Start a SuperLink, run a project on it, and end it.
+    """Start a SuperLink, run a project on it, end it, and return Flower's log.
 
-    Args:
-        project: as `write_project` wrote it.
-        host: address to listen at, for nodes.
-        port: to listen at.
-        security: what the SuperLink is told about TLS and authentication, such as ``--ssl-certfile``.
-        root_certificates: what the SuperLink's certificate is checked with; None with ``--insecure``.
-        seconds: after how long to give up.
-        echo: called with each line of Flower's log.
-
-    Returns:
-        str: Flower's log of the run.
+    `security` is what the SuperLink is told about TLS and authentication, such as ``--ssl-certfile``; its certificate
+    is checked with `root_certificates`, None with ``--insecure``.
     """
     with _home() as home, _superlink(home, security, port=port, host=host) as address:
         return submit(project, home, address, seconds=seconds, echo=echo, root_certificates=root_certificates)
 
 
 def run_client(
-    superlink: str,
-    node_settings: Settings,
-    *,
-    security: Sequence[str] = ("--insecure",),
-    echo: Echo | None = None,
+    superlink: str, node_settings: Settings, *, security: Sequence[str] = ("--insecure",), echo: Echo | None = None
 ) -> int:
-    """Run a SuperNode for a local table until it is stopped.
+    """Run a SuperNode for a local table until it is stopped; returns the exit status of one that ended by itself.
 
     A SuperLink that was started again does not know the nodes it had, and a SuperNode that is told so gives up without
     ending (Flower 1.41). It is then started anew, so that a node outlives its server.
-
-    Args:
-        superlink: host:port of the SuperLink.
-        node_settings: see `dptally.federated.flower_app`.
-        security: what the SuperNode is told about TLS and authentication, such as ``--root-certificates``.
-        echo: called with each line of Flower's log.
-
-    Returns:
-        int: the exit status of a SuperNode that ended by itself.
     """
     with _home() as home:
         while True:
@@ -215,11 +156,7 @@ def submit(
     echo: Echo | None = None,
     root_certificates: str | None = None,
 ) -> str:
-    """Send a project to a SuperLink, and wait for its end; returns Flower's log.
-
-    Raises:
-        DptallyError: Flower refused it, or it took too long.
-    """
+    """Send a project to a SuperLink, wait for its end, and return Flower's log."""
     trust = "insecure = true" if root_certificates is None else f"root-certificates = {json.dumps(root_certificates)}"
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "dptally"\n\n[superlink.dptally]\naddress = "{address}"\n{trust}\n'
@@ -268,16 +205,12 @@ def free_port() -> int:
 @contextlib.contextmanager
 def _home() -> Iterator[Path]:
     require_flower()
-    home = Path(tempfile.mkdtemp(prefix="dptally-flower-"))  # mode 0700
-    try:
-        yield home
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="dptally-flower-", ignore_cleanup_errors=True) as home:  # mode 0700
+        yield Path(home)
 
 
 @contextlib.contextmanager
 def _superlink(home: Path, options: Sequence[str], *, port: int, host: str = "127.0.0.1") -> Iterator[str]:
-    """A running SuperLink; ended with all that it started."""
     log = home / "superlink.log"
     secure = "--insecure" not in options
     command = [_program("flower-superlink"), *options, "--host", host, "--port", str(port)]

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
+from dptally.federated.protocol import LARGEST_VOTE, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
 from dptally.mechanisms.independent_keys import draw_batch
+from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Part, Spending, law_part
 from dptally.randomness import SystemBits
+from dptally.releases.table_release import RESERVED_COLUMNS, TableRelease
 from dptally.sources.undeclared import is_unicode
-
-if TYPE_CHECKING:
-    from dptally.releases.table_release import TableRelease
-
-__all__ = ["HistogramRounds"]
+from dptally.verifiers.tables import certify_copies
 
 _LARGEST_COLLUSION = 100_000
 
@@ -65,8 +64,6 @@ class HistogramRounds:
         keys: Sequence[str] | None = None,
         colluding: int = 0,
     ) -> None:
-        from dptally.releases.table_release import RESERVED_COLUMNS
-
         if not isinstance(key, str) or not key or key in RESERVED_COLUMNS:
             raise InvalidParameter("key must be a name for the key column that the release does not use itself.")
         if isinstance(keys, str) or (keys is not None and not all(is_unicode(name) for name in keys)):
@@ -92,25 +89,11 @@ class HistogramRounds:
 
     def start(self) -> Round:
         """The only round."""
-        return Round(
-            task=self.task,
-            number=1,
-            rate=int(self.law.rate * RATE_UNIT),
-            threshold=self.law.threshold,
-            epsilon=self._epsilon,
-            delta=self._delta,
-            key_bytes=self._key_bytes,
-            question={"key": self._key, "keys": self._keys},
-        )
+        question = {"key": self._key, "keys": self._keys}
+        return Round.of_law(self.law, task=self.task, number=1, key_bytes=self._key_bytes, question=question)
 
     def receive(self, sampled: Mapping[bytes, int]) -> TableRelease:
         """The release made of the round's counts."""
-        import pyarrow as pa
-
-        from dptally.privacy.guarantee import Guarantee
-        from dptally.releases.table_release import TableRelease
-        from dptally.verifiers.tables import certify_copies
-
         votes = sorted(sampled)
         keys = pa.record_batch({self._key: pa.array([vote.decode() for vote in votes], type=pa.string())})
         counts = np.array([sampled[vote] for vote in votes], dtype=np.int64)

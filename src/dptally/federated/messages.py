@@ -32,20 +32,6 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 from dptally.federated.protocol import RATE_UNIT, Round
 
-__all__ = [
-    "LARGEST_CALL",
-    "LARGEST_NODE",
-    "Call",
-    "Enrolment",
-    "ballot_belongs",
-    "ballot_size",
-    "pack_ballot",
-    "read_ballot",
-    "read_enrolment",
-    "read_registration",
-    "registration",
-]
-
 LARGEST_CALL = 1 << 24  # bytes
 LARGEST_NODE = 1 << 20  # devices of one node
 _VERSION = 1
@@ -68,17 +54,11 @@ def read_registration(message: bytes) -> tuple[bytes, int]:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What a node says of itself.
-
-    Attributes:
-        run: which it takes part in.
-        slots: for how many devices it will answer.
-        private: whether its coins are secret.
-    """
+    """What a node says of itself."""
 
     run: bytes
-    slots: int
-    private: bool
+    slots: int  # for how many devices it will answer
+    private: bool  # whether its coins are secret
 
     def pack(self) -> bytes:
         """As bytes, always the same number."""
@@ -95,23 +75,14 @@ def read_enrolment(message: bytes) -> Enrolment | None:
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A round, as one node is asked.
-
-    Attributes:
-        run: name of the run.
-        attempt: name of this attempt at the round: fresh for every attempt.
-        asked: the round.
-        coin_of: a device that is asked takes part with probability rate / coin_of; 2^32 if all devices are asked.
-        slots: how many slots the node enrolled.
-        contacted: for each slot, whether it is asked; None for all.
-    """
+    """A round, as one node is asked."""
 
     run: bytes
-    attempt: bytes
+    attempt: bytes  # name of this attempt at the round: fresh for every attempt
     asked: Round
-    slots: int
-    coin_of: int = RATE_UNIT
-    contacted: NDArray[np.bool_] | None = None
+    slots: int  # how many the node enrolled
+    coin_of: int = RATE_UNIT  # a device that is asked takes part with probability rate / coin_of
+    contacted: NDArray[np.bool_] | None = None  # for each slot, whether it is asked; None for all
 
     @property
     def votes(self) -> int:
@@ -170,10 +141,14 @@ def pack_ballot(call: Call, votes: Sequence[bytes | None], salt: bytes) -> bytes
     return _BALLOT.pack(b"DPT2", call.run, call.attempt, len(votes), salt) + slots
 
 
-def ballot_belongs(message: bytes, call: Call) -> bool:
-    """Whether a message of the right size begins as an answer to this call."""
+def ballot_refusal(message: object, call: Call) -> str | None:
+    """Why a message is no answer to this call, or None; its votes have not been looked at."""
+    expected = ballot_size(call.votes, call.asked.key_bytes)
+    if not isinstance(message, bytes) or len(message) != expected:
+        return "oversized" if isinstance(message, bytes) and len(message) > expected else "malformed"
     magic, run, attempt, votes, _ = _BALLOT.unpack_from(message)
-    return bool((magic, run, attempt, votes) == (b"DPT2", call.run, call.attempt, call.votes))
+    belongs = (magic, run, attempt, votes) == (b"DPT2", call.run, call.attempt, call.votes)
+    return None if belongs else "late or foreign"
 
 
 def read_ballot(message: bytes, key_bytes: int) -> Iterator[bytes]:
@@ -188,7 +163,6 @@ def read_ballot(message: bytes, key_bytes: int) -> Iterator[bytes]:
 
 
 def _json(message: bytes, names: tuple[str, ...]) -> dict[str, Any]:
-    """The parts of a message of the server."""
     if not isinstance(message, bytes) or len(message) > LARGEST_CALL:
         raise InvalidParameter("the server's message is too long.")
     try:

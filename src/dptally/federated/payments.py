@@ -11,31 +11,20 @@ state file only, and a file can be edited. A run whose rounds are all finished a
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter
-from dptally.federated.protocol import RATE_UNIT
+from dptally.federated.protocol import RATE_UNIT, Round
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as SampleAndThresholdMechanism
+from dptally.ledger import Account, Reservation
 from dptally.ledger.paying import as_account
+from dptally.privacy.guarantee import Record
 from dptally.privacy.spending import Part, Spending
-
-if TYPE_CHECKING:
-    from dptally.federated.protocol import Round
-    from dptally.ledger import Account, Reservation
-    from dptally.privacy.guarantee import Record
-
-__all__ = ["Payments"]
 
 
 class Payments:
-    """Pays for a run.
-
-    Args:
-        ledger: what was given as a ledger, or None.
-        whole: what the task spends in all, if it says so.
-        record: of what an earlier process has paid for the whole run, if it has.
-    """
+    """Pays for a run from a ledger, if any; `record` is of what an earlier process has paid for the whole of it."""
 
     def __init__(self, ledger: Any, whole: Spending | None, record: Record | None) -> None:
         self._account: Account | None = None if ledger is None else as_account(ledger)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dptally.exact import as_count
 from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
 from dptally.laws.prefix_plans import TriePlan, plan_trie
 from dptally.laws.prefix_rounds import Round as TrieRound
 from dptally.laws.prefix_rounds import TrieRounds
-
-if TYPE_CHECKING:
-    from dptally.privacy.spending import Spending
-    from dptally.releases.prefix_tree import PrefixTree
-
-__all__ = ["HeavyHitterRounds"]
+from dptally.privacy.spending import Spending
+from dptally.releases.prefix_tree import PrefixTree
 
 
 class HeavyHitterRounds:
@@ -74,11 +70,7 @@ class HeavyHitterRounds:
     def receive(self, sampled: Mapping[bytes, int]) -> Round | PrefixTree:
         """The next level, or the tree."""
         found = self._rounds.receive({vote.decode(): count for vote, count in sampled.items()})
-        if found is not None:
-            return self._ask(found)
-        from dptally.releases.prefix_tree import PrefixTree
-
-        return PrefixTree.of_rounds(self._rounds)
+        return PrefixTree.of_rounds(self._rounds) if found is None else self._ask(found)
 
     def _ask(self, asked: TrieRound) -> Round:
         law = self._plan.law

@@ -17,8 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 
-__all__ = ["LARGEST_VOTE", "RATE_UNIT", "Round", "Rounds", "read_rounds", "register_task", "task_named"]
-
 RATE_UNIT = 1 << 32
 LARGEST_VOTE = 4096  # bytes
 _LARGEST_ROUND = 10_000
@@ -60,6 +58,12 @@ class Round:
         object.__setattr__(self, "delta", as_delta(self.delta))
         if not isinstance(self.question, Mapping):
             raise InvalidParameter("question must be a mapping of plain data.")
+
+    @classmethod
+    def of_law(cls, law: Any, **parts: Any) -> Round:
+        """The round of a law that samples and applies a threshold."""
+        rate = int(law.rate * RATE_UNIT)
+        return cls(rate=rate, threshold=law.threshold, epsilon=law.epsilon, delta=law.delta, **parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; fractions are text."""
@@ -129,12 +133,7 @@ _TASKS: dict[str, str | type[Rounds]] = {
 
 
 def register_task(name: str, rounds: type[Rounds]) -> None:
-    """Make a task known by a name, in this process. A client answers tasks it knows and no others.
-
-    Args:
-        name: as in `Round.task`.
-        rounds: the class.
-    """
+    """Make a task known by the name in `Round.task`, in this process. A client answers tasks it knows and no others."""
     if _TASKS.get(name, rounds) is not rounds:
         raise InvalidParameter(f"there is a task named {name!r} already.")
     _TASKS[name] = rounds

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from dptally.errors import InvalidParameter
-from dptally.federated.protocol import RATE_UNIT, Round
+from dptally.federated.protocol import Round
 from dptally.laws.quantile_search import QuantileAnswer, QuantileRounds
 from dptally.laws.quantile_search import Round as Question
 from dptally.laws.quantile_search import answer as answer_question
@@ -16,8 +16,6 @@ from dptally.laws.specs.sample_and_threshold import SampleAndThreshold as Sample
 from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import Spending
 from dptally.universes.grids import Grid
-
-__all__ = ["FederatedQuantile", "QuantileSearchRounds"]
 
 
 @dataclass(frozen=True)
@@ -29,17 +27,9 @@ class FederatedQuantile:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "q": str(self.found.q),
-            "estimate": str(self.found.estimate),
-            "lower": str(self.found.lower),
-            "upper": str(self.found.upper),
-            "confidence": str(self.found.confidence),
-            "epsilon": str(self.guarantee.epsilon),
-            "delta": str(self.guarantee.delta),
-            "private": self.guarantee.private,
-            "guarantee_text": str(self.guarantee),
-        }
+        found = {name: str(getattr(self.found, name)) for name in ("q", "estimate", "lower", "upper", "confidence")}
+        spent = {"epsilon": str(self.guarantee.epsilon), "delta": str(self.guarantee.delta)}
+        return {**found, **spent, "private": self.guarantee.private, "guarantee_text": str(self.guarantee)}
 
 
 class QuantileSearchRounds:
@@ -105,16 +95,7 @@ class QuantileSearchRounds:
         law = self._search.law
         if law.rate is None:
             raise InvalidParameter("a federated search samples and applies a threshold.")
-        return Round(
-            task=self.task,
-            number=step.number,
-            rate=int(law.rate * RATE_UNIT),
-            threshold=law.threshold,
-            epsilon=law.epsilon,
-            delta=law.delta,
-            key_bytes=1,
-            question=step.to_dict(),
-        )
+        return Round.of_law(law, task=self.task, number=step.number, key_bytes=1, question=step.to_dict())
 
     def accepts(self, vote: bytes, asked: Round) -> bool:
         """Whether a vote says "below" or "not below"."""

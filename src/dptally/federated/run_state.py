@@ -15,62 +15,32 @@ from dptally.files import check_target, complete_or_absent
 from dptally.privacy.guarantee import Record
 from dptally.privacy.stored_facts import DAMAGE, read_fraction, read_json
 
-__all__ = ["Attempt", "FinishedRound", "RunState", "damaged"]
-
 _FORMAT = 1
+Released = tuple[dict[bytes, int], bool]
+"""What a round released, none below its threshold, and whether all coins were secret."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a round. It is paid for from the moment it is asked, finished or not.
+    """One attempt at a round. It is paid for from the moment it is asked, finished or not."""
 
-    Attributes:
-        number: of the round.
-        name: of the attempt.
-        epsilon: what it spends.
-        delta: what it spends.
-        finished: whether its counts were released.
-    """
-
-    number: int
-    name: bytes
+    number: int  # of the round
+    name: bytes  # of the attempt
     epsilon: Fraction
     delta: Fraction
-    finished: bool = False
-
-
-@dataclass(frozen=True)
-class FinishedRound:
-    """What a round released.
-
-    Attributes:
-        counts: votes and counts, none below the round's threshold.
-        private: whether all coins were secret.
-    """
-
-    counts: dict[bytes, int]
-    private: bool
+    finished: bool = False  # whether its counts were released
 
 
 @dataclass
 class RunState:
-    """The public state of a run; on disk, if it has a path, before any method returns.
+    """The public state of a run; on disk, if it has a path, before any method returns."""
 
-    Attributes:
-        path: the file, mode 0600; None to keep nothing.
-        task: name and parameters of the task.
-        run: name of the run.
-        attempts: all of them, in order.
-        finished: what the finished rounds released, in order.
-        paid: where a ledger has what the whole run spends, if it was paid for.
-    """
-
-    path: Path | None
-    task: dict[str, Any]
-    run: bytes
+    path: Path | None  # the file, mode 0600; None to keep nothing
+    task: dict[str, Any]  # its name and parameters
+    run: bytes  # name of the run
     attempts: list[Attempt] = field(default_factory=list)
-    finished: list[FinishedRound] = field(default_factory=list)
-    paid: Record | None = None
+    finished: list[Released] = field(default_factory=list)
+    paid: Record | None = None  # where a ledger has what the whole run spends
 
     @classmethod
     def open(cls, path: Path | None, task: dict[str, Any], *, run: bytes) -> RunState:
@@ -110,7 +80,7 @@ class RunState:
             replace(part, finished=part.finished or (part.number, part.name) == (number, name))
             for part in self.attempts
         ]
-        self.finished.append(FinishedRound(dict(counts), private))
+        self.finished.append((dict(counts), private))
         self._write()
 
     def _write(self) -> None:
@@ -125,8 +95,8 @@ class RunState:
                 for part in self.attempts
             ],
             "finished": [
-                {"counts": {vote.hex(): count for vote, count in part.counts.items()}, "private": part.private}
-                for part in self.finished
+                {"counts": {vote.hex(): count for vote, count in counts.items()}, "private": private}
+                for counts, private in self.finished
             ],
             "paid": None if self.paid is None else self.paid.facts(),
         }
@@ -156,6 +126,5 @@ def _attempt(data: Mapping[str, Any]) -> Attempt:
     )
 
 
-def _finished(data: Mapping[str, Any]) -> FinishedRound:
-    counts = {bytes.fromhex(vote): int(count) for vote, count in data["counts"].items()}
-    return FinishedRound(counts, bool(data["private"]))
+def _finished(data: Mapping[str, Any]) -> Released:
+    return {bytes.fromhex(vote): int(count) for vote, count in data["counts"].items()}, bool(data["private"])

@@ -26,22 +26,12 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
 from dptally.federated.limits import certify_round
-from dptally.federated.messages import (
-    LARGEST_NODE,
-    Call,
-    ballot_belongs,
-    ballot_size,
-    read_ballot,
-    read_enrolment,
-    registration,
-)
+from dptally.federated.messages import LARGEST_NODE, Call, ballot_refusal, read_ballot, read_enrolment, registration
 from dptally.federated.payments import Payments
 from dptally.federated.protocol import RATE_UNIT, Round, Rounds
 from dptally.federated.run_state import Attempt, RunState, damaged
 from dptally.ledger.paying import AnyLedger
 from dptally.randomness import BitSource, SystemBits
-
-__all__ = ["Server", "enough_to_contact"]
 
 COUNTED = "counted"
 _LARGEST_FEDERATION = 1 << 26  # devices
@@ -66,16 +56,9 @@ class _Tally:
             return "not asked"
         if node not in self._waiting:
             return "duplicate"
-        call = self._waiting[node]
-        expected = ballot_size(call.votes, self.asked.key_bytes)
-        if not isinstance(message, bytes):
-            return "malformed"
-        if len(message) > expected:
-            return "oversized"
-        if len(message) < expected:
-            return "malformed"
-        if not ballot_belongs(message, call):
-            return "late or foreign"
+        refusal = ballot_refusal(message, self._waiting[node])
+        if refusal is not None or not isinstance(message, bytes):
+            return refusal or "malformed"
         del self._waiting[node]
         for vote in read_ballot(message, self.asked.key_bytes):
             if self.accepts(vote, self.asked):
@@ -141,13 +124,13 @@ class Server:
         self._state = RunState.open(None if state is None else Path(state), task, run=self._name())
         self._payments = Payments(ledger, getattr(rounds, "spends", None), self._state.paid)
         self._go_on(rounds.start(), 1)
-        for number, done in enumerate(self._state.finished, start=1):
+        for number, (counts, private) in enumerate(self._state.finished, start=1):
             if self._due is None:
                 raise InvalidParameter("the state file holds more rounds than the task has.")
-            if not self._could_release(done.counts, self._due):
+            if not self._could_release(counts, self._due):
                 raise damaged(self._state.path)
-            self._private &= done.private
-            self._go_on(rounds.receive(done.counts), number + 1)
+            self._private &= private
+            self._go_on(rounds.receive(counts), number + 1)
 
     @property
     def spent(self) -> list[Attempt]:
@@ -175,11 +158,7 @@ class Server:
         return registration(self._state.run, self._max_devices)
 
     def enrol(self, node: Hashable, message: object) -> str:
-        """Take a node in, once, with the number of devices it will answer for.
-
-        Returns:
-            "counted", or why it was refused.
-        """
+        """Take a node in, once, with the number of devices it answers for: "counted", or why it was refused."""
         if node in self._slots:
             return "duplicate"
         said = read_enrolment(message) if isinstance(message, bytes) else None
@@ -196,11 +175,7 @@ class Server:
     # ---- rounds ----
 
     def begin_round(self) -> dict[Hashable, bytes]:
-        """Record what the next attempt spends, then return the message for each node to be asked.
-
-        Raises:
-            InvalidParameter: the task is finished, or a round is open.
-        """
+        """Record what the next attempt spends, then return the message for each node to be asked."""
         if self._due is None:
             raise InvalidParameter("the task is finished.")
         if self._tally is not None:
@@ -224,11 +199,7 @@ class Server:
         return Call(self._state.run, attempt, asked, slots, self._contact, contacted)
 
     def receive(self, node: Hashable, message: object) -> str:
-        """Count a node's ballot.
-
-        Returns:
-            "counted", or why it was refused: nothing of a refused ballot is counted.
-        """
+        """Count a node's ballot: "counted", or why it was refused, and then nothing of it is counted."""
         return "late or foreign" if self._tally is None else self._tally.add(node, message)
 
     def close_round(self) -> None:
@@ -245,7 +216,10 @@ class Server:
     def _go_on(self, found: Any, number: int) -> None:
         """Make the task's next round the one that is due, or its result ours."""
         if isinstance(found, Round):
-            self._due = self._checked(found, number)
+            if found.task != self._rounds.task or found.number != number:
+                raise InvalidParameter(f"the task must state round {number} of itself.")
+            certify_round(found)  # what it spends, before anyone is asked
+            self._due = found
             return
         self._due, self.finished = None, True
         changes: dict[str, Any] = {} if self._private else {"private": False}
@@ -253,13 +227,6 @@ class Server:
             changes["record"] = self._payments.record
         self.result = _marked(found, changes) if changes else found
         self._payments.finished()
-
-    def _checked(self, asked: Round, number: int) -> Round:
-        """Verify what a round spends, before anyone is asked."""
-        if asked.task != self._rounds.task or asked.number != number:
-            raise InvalidParameter(f"the task must state round {number} of itself.")
-        certify_round(asked)
-        return asked
 
     def _could_release(self, counts: Mapping[bytes, int], asked: Round) -> bool:
         """Whether a round can have released these counts; a state file may say anything."""

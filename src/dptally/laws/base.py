@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from dptally.verifiers.profiles import Profile
     from dptally.verifiers.tables import Certificate
 
-__all__ = [
-    "LARGEST_FREQUENCY",
-    "LARGEST_VALUE",
-    "CountFunction",
-    "Estimator",
-    "EstimatorKind",
-    "FrequencyFunction",
-    "Law",
-    "ObservationModel",
-    "Parameters",
-    "Reporting",
-    "as_chance",
-    "as_confidence",
-    "as_frequencies",
-    "as_frequency",
-    "as_given",
-    "read_flag",
-]
-
 LARGEST_FREQUENCY = 1 << 62
 LARGEST_VALUE = LARGEST_FREQUENCY + (1 << 32)  # the largest count, and more noise than any table has
 Parameters = Mapping[str, Callable[[Any], Any]]
@@ -107,29 +88,21 @@ class ObservationModel(Protocol):
 
 
 class Reporting(ABC):
-    """When keys are reported, and how far off they are then: what curves, plans and charts ask.
+    """When keys are reported, and how far off they are then: what curves, plans and charts ask."""
 
-    Attributes:
-        values: whether values are reported with the keys.
-        scheme: how keys are sampled, None if they are not.
-        complete: whether every key of a public list has a value, so that nothing is hidden.
-        lists_keys: whether the release lists keys; otherwise it answers for any key that is asked for.
-        independent: whether keys are reported independently, so that errors of sums follow from those of keys.
-        most_distinct: how many distinct keys the data may have; None for any number.
-        at_least: whether reporting probabilities are lower bounds, because they depend on other keys.
-        endless: whether the noise has no end worth naming, so that no count is said to be reported always.
-        slow: whether a reporting probability takes long to compute.
-    """
-
-    values: bool = True
-    scheme: Scheme | None = None
-    complete: ClassVar[bool] = False
+    values: bool = True  # whether values are reported with the keys
+    scheme: Scheme | None = None  # how keys are sampled, None if they are not
+    complete: ClassVar[bool] = False  # whether every key of a public list has a value, so that nothing is hidden
+    # whether the release lists keys; otherwise it answers for any key that is asked for
     lists_keys: ClassVar[bool] = True
+    # whether keys are reported independently, so that errors of sums follow from those of keys
     independent: ClassVar[bool] = True
-    most_distinct: int | None = None
+    most_distinct: int | None = None  # how many distinct keys the data may have; None for any number
+    # whether reporting probabilities are lower bounds, because they depend on other keys
     at_least: ClassVar[bool] = False
+    # whether the noise has no end worth naming, so that no count is said to be reported always
     endless: ClassVar[bool] = False
-    slow: ClassVar[bool] = False
+    slow: ClassVar[bool] = False  # whether a reporting probability takes long to compute
 
     @abstractmethod
     def reporting_probability(self, true_frequency: int) -> Fraction:
@@ -157,33 +130,22 @@ class Reporting(ABC):
 
 
 class Law(Reporting):
-    """What the law of a release answers, with the answers that most laws share.
+    """What the law of a release answers, with the answers that most laws share."""
 
-    Attributes:
-        name: in messages.
-        stored_as: its name in files, which never changes; empty for a law that no release has.
-        parameters: what it is made from: names of arguments and attributes, and how each is read from facts.
-        threshold: the smallest value that is reported; it may take the law's table to know.
-        rate: with which probability a unit is kept before values are counted; None where all are.
-        keep: how many keys are released at most; None for any number.
-        universe: name of the universe all of whose keys take part; None where those of the data do.
-        universe_size: how many keys it has.
-        judged_for_unit: whether the certificate speaks of all keys of a unit, not of one.
-        certified_by: the package whose verifier this law has; None where ours looks at its rows.
-    """
-
-    name: ClassVar[str]
-    stored_as: ClassVar[str] = ""
+    name: ClassVar[str]  # in messages
+    stored_as: ClassVar[str] = ""  # its name in files, which never changes; empty for a law that no release has
+    # what it is made from: names of arguments and attributes, and how each is read from facts
     parameters: ClassVar[Parameters] = {}
     epsilon: Fraction
     delta: Fraction
-    judged_for_unit: ClassVar[bool] = False
+    judged_for_unit: ClassVar[bool] = False  # whether the certificate speaks of all keys of a unit, not of one
+    # the package whose verifier this law has; None where ours looks at its rows
     certified_by: ClassVar[str | None] = None
-    threshold: int = 1
-    rate: Fraction | None = None
-    keep: int | None = None
-    universe: str | None = None
-    universe_size: int | None = None
+    threshold: int = 1  # the smallest value that is reported; it may take the law's table to know
+    rate: Fraction | None = None  # with which probability a unit is kept before values are counted; None where all are
+    keep: int | None = None  # how many keys are released at most; None for any number
+    universe: str | None = None  # name of the universe all of whose keys take part; None where those of the data do
+    universe_size: int | None = None  # how many keys it has
 
     def __repr__(self) -> str:
         given = ((name, getattr(self, name)) for name in self.parameters)
@@ -202,9 +164,7 @@ class Law(Reporting):
     def from_facts(cls, facts: dict[str, Any]) -> Self:
         """Make the law from its parameters.
 
-        Raises:
-            KeyError: if a parameter is missing.
-            InvalidParameter: for a parameter that the law refuses.
+        Raises KeyError if a parameter is missing, InvalidParameter for a parameter that the law refuses.
         """
         return cls(**{name: read(facts[name]) for name, read in cls.parameters.items()})
 
@@ -288,9 +248,7 @@ class Law(Reporting):
     def counter_error(self, beta: Fraction, counters: int) -> tuple[int, int, int]:
         """For all counters of a sketch at once: how much noise may have added, taken, and what it may have hidden.
 
-        Args:
-            beta: probability that any of the three is exceeded.
-            counters: how many there are.
+        Beta is the probability that any of the three is exceeded.
         """
         raise InvalidParameter("this release was not made from a sketch; its table has the bounds of each key.")
 

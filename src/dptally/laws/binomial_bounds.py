@@ -13,8 +13,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bounds_of_sampled", "lower_of_binomial", "upper_of_binomial"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -23,23 +23,12 @@ from dptally.laws.base import as_chance
 from dptally.laws.clamped_noise import ADD_OR_REMOVE, ClampedNoise, Neighbours
 from dptally.laws.node_sums import NodeSums, ShiftedNodes
 from dptally.laws.tables.two_sided_geometric import LARGEST_REACH
+from dptally.randomness import BitSource
 from dptally.verifiers.pure import certify_clamped_noise
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = [
-    "BoundedGeometric",
-    "DyadicGeometric",
-    "FastGeometric",
-    "dyadic_masses",
-    "fast_masses",
-    "geometric_masses",
-    "rational_scale",
-]
 
 _BITS = 128
 _WHOLE = 1 << _BITS
@@ -123,16 +112,6 @@ class DyadicGeometric(ClampedNoise):
     def _integers(self) -> tuple[tuple[int, ...], int]:
         return dyadic_masses(self.key_epsilon, self.bound)
 
-    @cached_property
-    def half_masses(self) -> tuple[int, ...]:
-        """M_0, M_1, ..., M_R."""
-        return self._integers[0]
-
-    @cached_property
-    def uniform_mass(self) -> int:
-        """The mass g that every value has besides."""
-        return self._integers[1]
-
 
 class BoundedGeometric(ClampedNoise):
     """Count plus two-sided geometric noise, clamped to 0 .. bound: the exact law, with rational probabilities.
@@ -169,12 +148,7 @@ class BoundedGeometric(ClampedNoise):
     name = "bounded_geometric"
 
     def __init__(
-        self,
-        epsilon: object,
-        bound: object,
-        *,
-        neighbours: Neighbours = ADD_OR_REMOVE,
-        largest_denominator: int = 64,
+        self, epsilon: object, bound: object, *, neighbours: Neighbours = ADD_OR_REMOVE, largest_denominator: int = 64
     ) -> None:
         super().__init__(epsilon, bound, neighbours)
         self.scale = rational_scale(self.key_epsilon, largest_denominator)
@@ -185,14 +159,8 @@ class BoundedGeometric(ClampedNoise):
             )
 
     @cached_property
-    def half_masses(self) -> tuple[int, ...]:
-        """M_0, M_1, ..., M_R with R the bound; the last one gathers the tail."""
-        return geometric_masses(self.scale, self.bound)
-
-    @cached_property
-    def uniform_mass(self) -> int:
-        """0: nothing is mixed in."""
-        return 0
+    def _integers(self) -> tuple[tuple[int, ...], int]:
+        return geometric_masses(self.scale, self.bound), 0  # R is the bound; nothing is mixed in
 
 
 class FastGeometric(ClampedNoise):
@@ -267,16 +235,6 @@ class FastGeometric(ClampedNoise):
         except PrivacyViolation:
             return False
         return True
-
-    @cached_property
-    def half_masses(self) -> tuple[int, ...]:
-        """M_0, M_1, ..., M_t."""
-        return self._integers[0]
-
-    @cached_property
-    def uniform_mass(self) -> int:
-        """The mass g that every value has besides."""
-        return self._integers[1]
 
 
 def rational_scale(epsilon: Fraction, largest_denominator: int) -> Fraction:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_epsilon, exp_bounds
 from dptally.exact.powers import power_bounds
 from dptally.exact.searching import first_near
+from dptally.randomness import BitSource
 from dptally.randomness.geometric import LARGEST, Geometric
 from dptally.randomness.lazy_uniforms import Thresholds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = ["ClampedGeometric"]
 
 _WORD = 64
 _RATIO_BITS = 128
@@ -45,9 +39,7 @@ class ClampedGeometric:
     References:
         [BV19, Alg. 4.5, Thm. 4.6].
 
-    Args:
-        epsilon: positive, at least 2^-32.
-        bound: largest value reported, at most 2^62. Public.
+    Epsilon is at least 2^-32, the bound, which is public, at most 2^62.
 
     >>> law = ClampedGeometric("1", bound=3)
     >>> sum(law.row(2).values()), float(law.tail(1))
@@ -172,10 +164,7 @@ class ClampedGeometric:
             more = (1 / high).__ceil__().bit_length() + 3
             least, most = self._upper_bounds(level + 1, precision + more)
             scale = high * (1 << more)
-            return (
-                least * scale.denominator // scale.numerator,
-                -(-most * scale.denominator // scale.numerator),
-            )
+            return (least * scale.denominator // scale.numerator, -(-most * scale.denominator // scale.numerator))
 
         beyond = np.flatnonzero(Thresholds(bounds, [bounds(0, _WORD)[0]]).draw(count, bits) == 0)
         further = self._geometric.draw(len(beyond), bits)

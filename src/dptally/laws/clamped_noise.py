@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import InvalidParameter
@@ -18,6 +20,7 @@ from dptally.exact.searching import first_where
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     CountFunction,
+    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -31,23 +34,9 @@ from dptally.laws.estimators import Identity, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
-from dptally.verifiers.pure import (
-    certify_clamped_noise,
-    certify_dyadic_noise,
-    certify_prefixes,
-    certify_pure_copies,
-)
+from dptally.randomness import BitSource
+from dptally.verifiers.pure import certify_clamped_noise, certify_dyadic_noise, certify_prefixes, certify_pure_copies
 from dptally.verifiers.tables import Certificate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator
-    from dptally.randomness import BitSource
-
-__all__ = ["ADD_OR_REMOVE", "LARGEST_ROW", "REPLACE", "ClampedNoise", "Neighbours"]
 
 Neighbours = Literal["add or remove one unit", "replace one unit"]
 ADD_OR_REMOVE: Neighbours = "add or remove one unit"
@@ -114,14 +103,18 @@ class ClampedNoise(Law):
     # ---- the integers ----
 
     @cached_property
-    def half_masses(self) -> tuple[int, ...]:
-        """M_0, M_1, ..., M_R."""
+    def _integers(self) -> tuple[tuple[int, ...], int]:
         raise NotImplementedError
 
-    @cached_property
+    @property
+    def half_masses(self) -> tuple[int, ...]:
+        """M_0, M_1, ..., M_R."""
+        return self._integers[0]
+
+    @property
     def uniform_mass(self) -> int:
         """The mass g that every value has besides."""
-        raise NotImplementedError
+        return self._integers[1]
 
     @property
     def reach(self) -> int:
@@ -145,7 +138,6 @@ class ClampedNoise(Law):
 
     @cached_property
     def _masses(self) -> list[int]:
-        """From the largest noise to the smallest."""
         return [*reversed(self.half_masses), *self.half_masses[1:]]
 
     @cached_property
@@ -275,7 +267,6 @@ class ClampedNoise(Law):
         return values
 
     def _draw_batch(self, values: NDArray[np.int64], bits: BitSource) -> None:
-        """Replace counts by draws."""
         words = bits.words(2 * len(values))
         left = np.empty(len(values), dtype=np.int64)  # thresholds not passed, plus one
         self._sampler.draw(self._places[: len(values)], words, left)
@@ -326,7 +317,6 @@ class ClampedNoise(Law):
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Low and high words of the table."""
         pairs = np.frombuffer(self.table, dtype="<u8").reshape(-1, 2).astype(np.uint64)
         return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dptally.laws.top_k_noise import TopKNoise
     from dptally.laws.weighted_sample import WeightedSample
 
-__all__ = ["Identity", "MostLikely", "SignificantValues", "Weights", "make_estimator", "only_most_likely"]
-
 _FRACTION_BITS = 64
 _LARGEST_UNBIASED_VALUE = 2000
 _LARGEST_SAMPLE_VALUE = 20_000

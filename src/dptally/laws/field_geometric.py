@@ -6,20 +6,15 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.base import Reporting
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["FIELD_EXPONENTS", "LARGEST_REACH", "STRAY", "FieldGeometric", "choose_law"]
 
 FIELD_EXPONENTS = (61, 89, 107, 127, 521)  # of the Mersenne primes 2^e - 1 that a release may use
 LARGEST_REACH = 1 << 20  # of the noise

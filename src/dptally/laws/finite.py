@@ -11,15 +11,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
+    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -29,15 +31,8 @@ from dptally.laws.base import (
 )
 from dptally.laws.estimators import Weights
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.randomness import BitSource
 from dptally.verifiers.tables import TABLE_BITS, Certificate, certify_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator
-    from dptally.randomness import BitSource
-
-__all__ = ["WHOLE", "FiniteLaw"]
 
 WHOLE = 1 << TABLE_BITS
 """The sum of the masses of a row: tables are integers over 2^128."""

@@ -10,24 +10,19 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.base import Parameters, Reporting, as_frequencies, as_given, read_flag
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table
-from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
+from dptally.laws.thresholded_noise import ThresholdedNoise
+from dptally.randomness import BitSource
 from dptally.verifiers.tables import TABLE_BITS, Certificate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = ["LARGEST_DIFFERING", "LARGEST_REACH", "GaussianHistogram", "calibrate", "noise_masses"]
 
 LARGEST_DIFFERING = 100_000
 LARGEST_REACH = 1 << 20  # of the noise; 32 MB of thresholds
@@ -77,14 +72,7 @@ class GaussianHistogram(ThresholdedNoise):
     parameters: ClassVar[Parameters] = {"epsilon": str, "delta": str, "differing": as_given, "values": read_flag}
     judged_for_unit = True
 
-    def __init__(
-        self,
-        epsilon: object,
-        delta: object,
-        differing: int = 1,
-        *,
-        values: bool = True,
-    ) -> None:
+    def __init__(self, epsilon: object, delta: object, differing: int = 1, *, values: bool = True) -> None:
         self.epsilon = as_epsilon(epsilon)
         self.delta = as_delta(delta)
         self.differing = as_count("differing", differing, largest=LARGEST_DIFFERING)
@@ -98,11 +86,6 @@ class GaussianHistogram(ThresholdedNoise):
     def table(self) -> bytes:
         """P[D <= d] for d = 0 .. 2R-1 in units of 2^-128, as little-endian 128-bit integers; D = R - Z."""
         return noise_table(noise_masses(self.sigma, self._reach))
-
-    @cached_property
-    def cumulative(self) -> tuple[int, ...]:
-        """P[D <= d] for d = 0 .. 2R, in units of 2^-128; the last one is 2^128."""
-        return (*read_entries(self.table), _WHOLE)
 
     # ---- the contract ----
 
@@ -204,18 +187,9 @@ def calibrate(epsilon: object, delta: object, differing: int) -> tuple[Fraction,
 
     sigma is found in floating point with 2^-20 of delta to spare and rounded up; T is the smallest threshold of 2 and
     above for which the verifier finds the untabulated law within that delta. (T = 1 would report keys of a single unit
-    more often than not.) Whether the table is private is for the verifier to say again.
-
-    Args:
-        epsilon: positive, for the unit.
-        delta: from 2^-64 to below 1, for the unit.
-        differing: l, how many keys a unit may touch, at most `LARGEST_DIFFERING`.
-
-    Returns:
-        tuple: sigma, of 24 bits, and T.
-
-    Raises:
-        InvalidParameter: if a parameter is out of its range.
+    more often than not.) Whether the table is private is for the verifier to say again. Epsilon and delta, from 2^-64
+    to below 1, are for the unit; l, `differing`, is at most `LARGEST_DIFFERING`. Returns sigma, of 24 bits, and T.
+    Raises InvalidParameter if a parameter is out of its range.
 
     >>> sigma, threshold = calibrate("1", "1e-6", 1)
     >>> sigma, threshold

@@ -9,8 +9,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FrequencyEstimates", "noise_offsets", "value_offsets"]
-
 
 @dataclass(frozen=True)
 class FrequencyEstimates:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NOTHING", "KeyErrors", "Reports", "errors_of_noise", "errors_of_reports", "float_table"]
-
 Floats = NDArray[np.float64]
 Reports = tuple[Floats, Floats, Floats]
 """For each value that a key may have: its estimate, its probability, its weight in a sum."""
@@ -18,19 +16,12 @@ NOTHING: Reports = (np.empty(0), np.empty(0), np.empty(0))
 
 @dataclass(frozen=True)
 class KeyErrors:
-    """Errors at given frequencies, as floats; the first two among reported keys.
+    """Errors at given frequencies, as floats; the first two among reported keys."""
 
-    Attributes:
-        absolute: mean absolute error of `estimate`.
-        square: mean square error of it.
-        bias: of what the key adds to an estimated sum ("mle"), reported or not.
-        variance: of the same.
-    """
-
-    absolute: Floats
-    square: Floats
-    bias: Floats
-    variance: Floats
+    absolute: Floats  # mean absolute error of `estimate`
+    square: Floats  # mean square error of it
+    bias: Floats  # of what the key adds to an estimated sum ("mle"), reported or not
+    variance: Floats  # of the same
 
 
 def errors_of_reports(reports: Callable[[int], Reports], frequencies: Floats) -> KeyErrors:

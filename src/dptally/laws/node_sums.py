@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dptally.laws.sample_and_threshold import SampleAndThreshold
     from dptally.laws.weighted_sample import WeightedSample
 
-__all__ = ["DroppedNodes", "NodeSums", "SampledNodes", "ShiftedNodes"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -32,15 +30,10 @@ _ROUNDING = 1e-11  # more than a convolution by FFT is off by
 
 
 class NodeSums(Protocol):
-    """What a law says about sums of nodes.
+    """What a law says about sums of nodes."""
 
-    Attributes:
-        smallest: value that a reported node may have.
-        largest: the same.
-    """
-
-    smallest: int
-    largest: int
+    smallest: int  # value that a reported node may have
+    largest: int  # the same
 
     def measure(self, values: Integers, reported: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """An estimate of each node by itself, and the variance to weigh it by."""

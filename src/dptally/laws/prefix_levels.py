@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.laws.base import Reporting
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.key_errors import KeyErrors
-    from dptally.laws.sample_and_threshold import SampleAndThreshold
-
-__all__ = ["AllLevels"]
+from dptally.laws.key_errors import KeyErrors
+from dptally.laws.sample_and_threshold import SampleAndThreshold
 
 _FARTHEST = 1 << 40
 

@@ -37,23 +37,14 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class TriePlan:
-    """Everything that is public before the first round. Made by `plan_trie`, or read by `from_dict`.
+    """Everything that is public before the first round. Made by `plan_trie`, or read by `from_dict`."""
 
-    Attributes:
-        epsilon: for all rounds together.
-        delta: for all rounds together.
-        domain: which strings values are.
-        lengths: of the prefixes at each level, in symbols, growing.
-        single_round: whether whole values (up to the last length) are asked for at once, in one round.
-        law: rate, threshold and certificate.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    domain: Domain
-    lengths: tuple[int, ...]
-    single_round: bool
-    law: RoundLaw
+    epsilon: Fraction  # for all rounds together
+    delta: Fraction  # for all rounds together
+    domain: Domain  # which strings values are
+    lengths: tuple[int, ...]  # of the prefixes at each level, in symbols, growing
+    single_round: bool  # whether whole values (up to the last length) are asked for at once, in one round
+    law: RoundLaw  # rate, threshold and certificate
 
     @property
     def rounds(self) -> int:
@@ -79,19 +70,13 @@ class TriePlan:
     def guarantee(self, *, unit: str | None, private: bool) -> Guarantee:
         """What is promised about all rounds together."""
         return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=unit,
-            max_keys_per_unit=1,
-            mechanism=MECHANISM,
-            private=private,
+            epsilon=self.epsilon, delta=self.delta, unit=unit, max_keys_per_unit=1, mechanism=MECHANISM, private=private
         )
 
     def verify(self) -> Certificate:
         """Judge rate and threshold again, and compare with the certificate.
 
-        Raises:
-            PrivacyViolation: if they do not keep epsilon and delta, or the certificate is another one.
+        Raises PrivacyViolation if they do not keep epsilon and delta, or the certificate is another one.
         """
         law = self.law
         if law.rounds != self.rounds:
@@ -128,8 +113,7 @@ class TriePlan:
     def from_dict(cls, facts: dict[str, Any]) -> TriePlan:
         """From plain data. The certificate is read, not verified: see `verify`.
 
-        Raises:
-            InvalidParameter: for data that is no plan.
+        Raises InvalidParameter for data that is no plan.
         """
         try:
             epsilon, delta = as_epsilon(str(facts["epsilon"])), as_delta(str(facts["delta"]))
@@ -166,20 +150,11 @@ def plan_trie(
 ) -> TriePlan:
     """Fix prefix lengths, and choose and verify the law, before any data is read.
 
-    Args:
-        epsilon: for all rounds together; positive.
-        delta: for all rounds together.
-        levels: how many levels, up to 64; or the lengths of the prefixes at each level, growing. Fewer levels find
-            rarer values; more of them show the server less about rare values.
-        step: how many symbols each level adds, where `levels` is a number.
-        domain: "characters", "utf8", "bits" or a `Domain`.
-        width: of the domain "bits".
-        composition: how rounds are added up: "exact", "optimal" or "basic"; see
-            `dptally.laws.round_parameters`.
-        single_round: True to ask for whole values at once, and add up the levels above from what was reported.
-
-    Raises:
-        InvalidParameter: for a request that cannot be met.
+    There are up to 64 levels, each of `step` symbols more, or `levels` lists the lengths of the prefixes, growing.
+    Fewer levels find rarer values; more of them show the server less about rare values. The domain is "characters",
+    "utf8", "bits" (with `width`) or a `Domain`; for `composition` see `dptally.laws.round_parameters`. With
+    `single_round` whole values are asked for at once, and the levels above are added up from what was reported. Raises
+    InvalidParameter for a request that cannot be met.
 
     >>> plan = plan_trie(1, "1e-6", levels=5)
     >>> plan.lengths, plan.law.threshold, round(float(plan.law.rate), 3)

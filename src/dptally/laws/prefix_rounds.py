@@ -15,20 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 from dptally.laws.base import LARGEST_FREQUENCY
 from dptally.laws.prefix_plans import Node, TriePlan
 from dptally.laws.sample_and_threshold import as_rate
+from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.stored_facts import DAMAGE
+from dptally.randomness import BitSource
 from dptally.universes.prefixes import LARGEST_LENGTH, OPEN, ROOT, Domain
 from dptally.verifiers.rounds import LARGEST_ROUNDS
-
-if TYPE_CHECKING:
-    from dptally.privacy.guarantee import Guarantee
-    from dptally.randomness import BitSource
 
 __all__ = ["Round", "TrieRounds", "answer"]
 
@@ -37,23 +35,14 @@ _RATE_BITS = 32
 
 @dataclass(frozen=True)
 class Round:
-    """One question, public as a whole.
+    """One question, public as a whole."""
 
-    Attributes:
-        level: 1 for the first.
-        previous: how many symbols the nodes have that were reported before; 0 in the first round.
-        length: how many symbols the nodes have that are asked for.
-        prefixes: the open nodes that may be extended, in order.
-        rate: with which each unit keeps its vote.
-        domain: which strings values are.
-    """
-
-    level: int
-    previous: int
-    length: int
-    prefixes: tuple[str, ...]
-    rate: Fraction
-    domain: Domain
+    level: int  # 1 for the first
+    previous: int  # how many symbols the nodes have that were reported before; 0 in the first round
+    length: int  # how many symbols the nodes have that are asked for
+    prefixes: tuple[str, ...]  # the open nodes that may be extended, in order
+    rate: Fraction  # with which each unit keeps its vote
+    domain: Domain  # which strings values are
 
     @cached_property
     def _asked(self) -> frozenset[str]:
@@ -91,8 +80,7 @@ class Round:
     def from_dict(cls, facts: dict[str, Any]) -> Round:
         """From plain data.
 
-        Raises:
-            InvalidParameter: for data that is no round.
+        Raises InvalidParameter for data that is no round.
         """
         try:
             domain = Domain.from_dict(facts["domain"])
@@ -136,10 +124,7 @@ class TrieRounds:
         rate, that votes are counted once, and that counts below the threshold go nowhere else. A round whose answers
         were lost before `receive` may be asked again, with fresh coins; one that was received may not.
 
-    Args:
-        plan: made by `plan_trie`.
-        unit: the column whose values are protected, for the guarantee.
-        private: False when coins come from a seed.
+    `unit` is the column whose values are protected; `private` is False when coins come from a seed.
 
     >>> from dptally.laws.prefix_plans import plan_trie
     >>> rounds = TrieRounds(plan_trie(1, "1e-6", levels=[1, 3]))
@@ -179,8 +164,7 @@ class TrieRounds:
     def start(self) -> Round:
         """The first round.
 
-        Raises:
-            InvalidParameter: if answers have been received already.
+        Raises InvalidParameter if answers have been received already.
         """
         if self._received:
             raise InvalidParameter("the rounds have been started already; see `round` for what is asked now.")
@@ -192,14 +176,8 @@ class TrieRounds:
     def receive(self, counts: Mapping[str, int]) -> Round | None:
         """Take the counts of kept votes, keep those that reach the threshold, and go on.
 
-        Args:
-            counts: kept votes for each node that was voted for.
-
-        Returns:
-            Round | None: the next question; None if that was the last, and `nodes` has the result.
-
-        Raises:
-            InvalidParameter: for counts of nodes that were not asked for, or that are no counts; nothing is taken then.
+        Returns the next question; None if that was the last, and `nodes` has the result. Raises InvalidParameter for
+        counts of nodes that were not asked for, or that are no counts; nothing is taken then.
         """
         asked = self.round
         if asked is None:
@@ -239,9 +217,8 @@ class TrieRounds:
     def from_dict(cls, facts: dict[str, Any]) -> TrieRounds:
         """Go on where `to_dict` was called. The law is verified again.
 
-        Raises:
-            InvalidParameter: for data that is no state of rounds.
-            PrivacyViolation: for a plan that does not keep its promise.
+        Raises InvalidParameter for data that is no state of rounds, PrivacyViolation for a plan that does not keep its
+        promise.
         """
         plan = TriePlan.from_dict(facts.get("plan", {}))
         plan.verify()

@@ -25,27 +25,17 @@ from dptally.privacy.stored_facts import DAMAGE, read_fraction
 from dptally.universes.grids import Grid, Value
 from dptally.verifiers.tables import Certificate
 
-__all__ = ["QuantileAnswer", "QuantileRounds", "Round", "answer"]
-
 
 @dataclass(frozen=True)
 class Round:
-    """One question: is your value below `threshold`? Public.
+    """One question: is your value below `threshold`? Public."""
 
-    Attributes:
-        number: of the round, from 1.
-        rounds: how many there are.
-        split: the first bin that is not below.
-        threshold: the value at which it starts.
-        grid: how values become bins.
-        rate: with which probability a unit takes part, by a coin of its own; None where all do and noise is added.
-    """
-
-    number: int
-    rounds: int
-    split: int
-    threshold: Value
-    grid: Grid
+    number: int  # of the round, from 1
+    rounds: int  # how many there are
+    split: int  # the first bin that is not below
+    threshold: Value  # the value at which it starts
+    grid: Grid  # how values become bins
+    # with which probability a unit takes part, by a coin of its own; None where all do and noise is added
     rate: Fraction | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,8 +52,7 @@ class Round:
     def from_dict(cls, facts: dict[str, Any]) -> Round:
         """Read a message.
 
-        Raises:
-            InvalidParameter: if it is not a round.
+        Raises InvalidParameter if it is not a round.
         """
         try:
             grid = Grid.read(facts["grid"])
@@ -91,25 +80,15 @@ def answer(value: object, question: Round) -> Literal[0, 1] | None:
 
 @dataclass(frozen=True)
 class QuantileAnswer:
-    """A quantile found by a search.
+    """A quantile found by a search."""
 
-    Attributes:
-        q: the share.
-        estimate: a value of the bin where the search ended.
-        lower: smallest value of the first bin that may hold the quantile.
-        upper: largest value of the last bin that may hold it (for continuous kinds, the end of that bin).
-        confidence: of both bounds together.
-        guarantee: what is promised for all rounds together.
-        certificate: the verifier's finding for all rounds together.
-    """
-
-    q: Fraction
-    estimate: Value
-    lower: Value
-    upper: Value
-    confidence: Fraction
-    guarantee: Guarantee
-    certificate: Certificate
+    q: Fraction  # the share
+    estimate: Value  # a value of the bin where the search ended
+    lower: Value  # smallest value of the first bin that may hold the quantile
+    upper: Value  # largest value of the last bin that may hold it (for continuous kinds, the end of that bin)
+    confidence: Fraction  # of both bounds together
+    guarantee: Guarantee  # what is promised for all rounds together
+    certificate: Certificate  # the verifier's finding for all rounds together
 
     def drawn_for(self, unit: str | None, *, private: bool) -> QuantileAnswer:
         """The same answer, saying whose privacy it keeps and whether its bits were secret."""
@@ -129,17 +108,10 @@ class QuantileRounds:
     Bounds: in each round the threshold is fixed before its coins fall, so the two counts bound the share below it with
     an error of 1 / h of what is allowed; all rounds together hold. A threshold is left of the quantile, right of it, or
     too near to tell. As long as rounds tell, the interval is halved. Once one does not, the quantile is about there,
-    and what is left of the rounds narrows the gap on either side of it, the wider one first.
-
-    Args:
-        grid: of the values; its branching plays no part.
-        q: from 0 to 1.
-        epsilon: for all rounds together.
-        delta: for all rounds together; None or 0 for "dense".
-        mechanism: "sample_and_threshold", "weighted_sample" or "dense".
-        rate: of "sample_and_threshold"; None for the best one.
-        confidence: of the bounds.
-        rounds: how many there are at most; None for log2 of the number of bins, rounded up.
+    and what is left of the rounds narrows the gap on either side of it, the wider one first. Epsilon and delta (None or
+    0 for "dense") are for all rounds together; mechanisms are "sample_and_threshold", "weighted_sample" and "dense".
+    `rate` None is the best one, of "sample_and_threshold". There are at most `rounds` rounds; None for log2 of the
+    number of bins, rounded up. The branching of the grid plays no part.
 
     >>> from dptally.universes.grids import make_grid
     >>> search = QuantileRounds(make_grid(0, 7, branching=2), "1/2", epsilon=3, mechanism="dense")
@@ -205,13 +177,10 @@ class QuantileRounds:
     def receive(self, counts: tuple[int, int]) -> Round | QuantileAnswer:
         """Take what the law let out of the open question's two counts, and go on.
 
-        Args:
-            counts: reported values of "below" and "not below", 0 for one that was not reported. For
-                "sample_and_threshold": `law.report` of the numbers of answers that came in, applied before anything is
-                stored. For "dense": counts with noise, which may be negative.
-
-        Raises:
-            InvalidParameter: if the counts cannot have come from the law, or no question is open.
+        Counts are reported values of "below" and "not below", 0 for one that was not reported. For
+        "sample_and_threshold": `law.report` of the numbers of answers that came in, applied before anything is stored.
+        For "dense": counts with noise, which may be negative. Raises InvalidParameter if the counts cannot have come
+        from the law, or no question is open.
         """
         split = self._split
         if split is None:
@@ -292,8 +261,7 @@ class QuantileRounds:
     def from_dict(cls, facts: dict[str, Any]) -> QuantileRounds:
         """Go on where `to_dict` was taken.
 
-        Raises:
-            InvalidParameter: if it is not the state of a search.
+        Raises InvalidParameter if it is not the state of a search.
         """
         try:
             pure = mechanism_class(facts["mechanism"]).pure

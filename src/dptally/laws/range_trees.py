@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon, as_fraction
 from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.spec import Request
-
-if TYPE_CHECKING:
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["CertifiedTreeLaw", "make_tree_law", "tree_mechanisms"]
+from dptally.verifiers.tables import Certificate
 
 
 @dataclass(frozen=True)
@@ -37,16 +33,10 @@ def make_tree_law(
 ) -> CertifiedTreeLaw:
     """Share a budget between levels, and certify one level's law and all levels together.
 
-    Args:
-        epsilon: for the unit.
-        delta: for the unit; None or 0 for mechanisms that keep delta = 0.
-        levels: how often a unit is counted, each time once and with coins or noise of its own.
-        mechanism: a name of `tree_mechanisms`.
-        rate: of sampling, for a mechanism that has one; None for the best one.
-
-    Raises:
-        InvalidParameter: a request that cannot be met.
-        PrivacyViolation: if the law does not pass the verifier.
+    Epsilon and delta are for the unit (delta None or 0 for mechanisms that keep delta = 0), which is counted once in
+    each of `levels` levels, with coins or noise of its own. The mechanism is a name of `tree_mechanisms`; `rate` None
+    is the best one, for a mechanism that has one. Raises InvalidParameter for a request that cannot be met,
+    PrivacyViolation if the law does not pass the verifier.
     """
     known = tree_mechanisms()
     if mechanism not in known:

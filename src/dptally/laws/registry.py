@@ -43,11 +43,13 @@ LAWS = {  # names in files never change
     "DyadicGeometric": "dptally.laws.bounded_geometric:DyadicGeometric",
     "SampleAndThreshold": "dptally.laws.sample_and_threshold:SampleAndThreshold",
     "HeaviestNoise": "dptally.laws.top_k_noise:TopKNoise",
+    "KeyRounds": "dptally.laws.key_rounds:KeyRounds",
 }
 MECHANISMS = {  # in the order in which they are shown
     "weighted_sample": "dptally.laws.specs.weighted_sample:WeightedSample",
     "stability": "dptally.laws.specs.stability:Stability",
     "gaussian": "dptally.laws.specs.gaussian:Gaussian",
+    "rounds": "dptally.laws.specs.rounds:Rounds",
     "sample_and_threshold": "dptally.laws.specs.sample_and_threshold:SampleAndThreshold",
     "misra_gries": "dptally.laws.specs.misra_gries:MisraGries",
     "dense": "dptally.laws.specs.dense:Dense",
@@ -59,7 +61,15 @@ ENTRY_POINTS = "dptally.mechanisms"
 USUAL = "weighted_sample"
 USUAL_FOR_RANGES = "sample_and_threshold"
 TableMechanism = Literal[
-    "weighted_sample", "stability", "gaussian", "sample_and_threshold", "misra_gries", "dense", "sparse"
+    "auto",
+    "weighted_sample",
+    "stability",
+    "gaussian",
+    "rounds",
+    "sample_and_threshold",
+    "misra_gries",
+    "dense",
+    "sparse",
 ]
 """For type checkers: the mechanisms whose release lists keys."""
 CompactMechanism = Literal["compact"]

@@ -16,15 +16,6 @@ from itertools import pairwise
 
 from dptally.laws.base import Reporting
 
-__all__ = [
-    "LIKELY",
-    "SURELY",
-    "ReportingCurve",
-    "reporting_curve",
-    "reporting_curves",
-    "useful_frequencies",
-]
-
 LIKELY = Fraction(95, 100)
 SURELY = Fraction(999, 1000)
 _EVEN = 8  # points at equal distances, before more are placed where the curve bends
@@ -70,23 +61,14 @@ def useful_frequencies(laws: Iterable[Reporting], points: int = 160) -> Sequence
 
 @dataclass(frozen=True)
 class ReportingCurve:
-    """The chance that a key is reported, by its true frequency.
+    """The chance that a key is reported, by its true frequency."""
 
-    Attributes:
-        points: frequency and chance, by frequency, from 0 on.
-        half: the smallest frequency that is reported with at least 50 %; None if there is none.
-        likely: the same for 95 %.
-        surely: the same for 99.9 %.
-        always: the smallest frequency that is reported with certainty, for laws that have one worth naming.
-        at_least: whether chances are lower bounds, because they depend on other keys.
-    """
-
-    points: tuple[tuple[int, float], ...]
-    half: int | None
-    likely: int | None
-    surely: int | None
-    always: int | None
-    at_least: bool
+    points: tuple[tuple[int, float], ...]  # frequency and chance, by frequency, from 0 on
+    half: int | None  # the smallest frequency that is reported with at least 50 %; None if there is none
+    likely: int | None  # the same for 95 %
+    surely: int | None  # the same for 99.9 %
+    always: int | None  # the smallest frequency that is reported with certainty, for laws that have one worth naming
+    at_least: bool  # whether chances are lower bounds, because they depend on other keys
 
     @property
     def hides(self) -> bool:

@@ -13,7 +13,6 @@ The rate of "exact" is the guessed one less one part in 2048, or less than that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -29,8 +28,6 @@ from dptally.verifiers.rounds import STEPS, certify_rounds
 from dptally.verifiers.sampling import certify_sampling
 from dptally.verifiers.tables import Certificate, certify_copies
 
-__all__ = ["COMPOSITIONS", "Composition", "RoundLaw", "certify_round_law", "choose_round_law"]
-
 Composition = Literal["exact", "optimal", "basic"]
 COMPOSITIONS = ("exact", "optimal", "basic")
 _FINEST = 1 << 12
@@ -40,23 +37,14 @@ _FARTHEST = 12 * STEPS
 
 @dataclass(frozen=True)
 class RoundLaw:
-    """What each of several rounds draws from, and why all of them together are private.
+    """What each of several rounds draws from, and why all of them together are private."""
 
-    Attributes:
-        rate: of sampling, in each round; a multiple of 2^-32.
-        threshold: the smallest count that is reported.
-        rounds: how many rounds there may be.
-        composition: "exact", "optimal" or "basic".
-        round_epsilon: at which one round is verified; for "exact" that of all rounds.
-        certificate: for all rounds together.
-    """
-
-    rate: Fraction
-    threshold: int
-    rounds: int
-    composition: Composition
-    round_epsilon: Fraction
-    certificate: Certificate
+    rate: Fraction  # of sampling, in each round; a multiple of 2^-32
+    threshold: int  # the smallest count that is reported
+    rounds: int  # how many rounds there may be
+    composition: Composition  # "exact", "optimal" or "basic"
+    round_epsilon: Fraction  # at which one round is verified; for "exact" that of all rounds
+    certificate: Certificate  # for all rounds together
 
 
 def choose_round_law(epsilon: Fraction, delta: Fraction, rounds: int, composition: Composition = "exact") -> RoundLaw:
@@ -151,7 +139,6 @@ def _exact(epsilon: Fraction, delta: Fraction, rounds: int) -> RoundLaw:
 
 
 def _guessed_pair(epsilon: float, delta: float, rounds: int) -> tuple[float, int]:
-    """The rate and threshold with the smallest guessed threshold / rate."""
     known: dict[int, float] = {}
 
     def score(threshold: int) -> float:
@@ -173,14 +160,11 @@ def _guessed_pair(epsilon: float, delta: float, rounds: int) -> tuple[float, int
 
 def _guessed_rate(epsilon: float, delta: float, rounds: int, threshold: int, most_rows: int = 600) -> float:
     """The rate at which the guessed delta of all rounds is delta."""
-    return _bisect(lambda rate: _guessed_delta(rate, threshold, rounds, epsilon, delta, most_rows) <= delta)
-
-
-def _bisect(passes: Callable[[float], bool]) -> float:
     low, high = math.log(1e-6), math.log(0.9)
     for _ in range(16):
         middle = (low + high) / 2
-        low, high = (middle, high) if passes(math.exp(middle)) else (low, middle)
+        found = _guessed_delta(math.exp(middle), threshold, rounds, epsilon, delta, most_rows)
+        low, high = (middle, high) if found <= delta else (low, middle)
     return math.exp(low)
 
 

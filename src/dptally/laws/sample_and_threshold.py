@@ -6,9 +6,10 @@ import math
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
@@ -16,6 +17,7 @@ from dptally.exact.binomial import binomial_at_least, binomial_row
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     LARGEST_VALUE,
+    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -28,28 +30,15 @@ from dptally.laws.estimators import Weights
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import NOTHING, Reports
 from dptally.laws.node_sums import NodeSums, SampledNodes
-from dptally.laws.sampling_parameters import (
-    LARGEST_THRESHOLD,
-    RATE_UNIT,
-    best_pair,
-    largest_rate,
-    smallest_threshold,
-)
+from dptally.laws.sampling_parameters import LARGEST_THRESHOLD, RATE_UNIT, best_pair, largest_rate, smallest_threshold
+from dptally.randomness import BitSource
 from dptally.randomness.keyed import WordsOfRows
 from dptally.randomness.thinning import thin_counts
 from dptally.verifiers.loss_measures import ONE
 from dptally.verifiers.profiles import Profile
 from dptally.verifiers.rounds import sampling_profile
 from dptally.verifiers.sampling import certify_sampling
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["SampleAndThreshold", "as_rate"]
+from dptally.verifiers.tables import Certificate
 
 _SMALLEST_EPSILON = Fraction(1, 1000)
 _LARGEST_ROW = 1024  # exact fractions beyond have tens of thousands of digits

@@ -25,8 +25,6 @@ from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact.searching import first_near, first_where
 from dptally.verifiers.sampling import certify_sampling
 
-__all__ = ["LARGEST_THRESHOLD", "RATE_UNIT", "best_pair", "largest_rate", "smallest_threshold"]
-
 RATE_UNIT = 1 << 32
 LARGEST_THRESHOLD = 1_000_000
 
@@ -110,7 +108,6 @@ def _first(passes: Callable[[int], bool], low: int, high: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _guessed_rate(epsilon: float, delta: float, threshold: int) -> float:
-    """The rate at which the guessed delta is delta."""
     low, high = 0.0, 1.0
     for _ in range(44):
         middle = (low + high) / 2

@@ -17,15 +17,6 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction, exp_bounds
 from dptally.exact.searching import first_where
 
-__all__ = [
-    "UNIT_BITS",
-    "Ppswor",
-    "Priority",
-    "SamplingScheme",
-    "Scheme",
-    "read_scheme",
-]
-
 UNIT_BITS = 127
 _FIRST_PRECISION = 192
 _LARGEST_PART = 1 << 512
@@ -104,8 +95,7 @@ class _Threshold(Scheme):
     def rate(self) -> Fraction:
         """The rate.
 
-        Raises:
-            InvalidParameter: for a scheme that has a size: it gets its rate when data is published.
+        Raises InvalidParameter for a scheme that has a size: it gets its rate when data is published.
         """
         if self._rate is None:
             raise InvalidParameter("a scheme with a size has no rate before it has met the data; give a rate.")
@@ -114,8 +104,7 @@ class _Threshold(Scheme):
     def of_total(self, total: int) -> Self:
         """The scheme with its rate set, size / total.
 
-        Raises:
-            InvalidParameter: if the size is not below the total.
+        Raises InvalidParameter if the size is not below the total.
         """
         if self.size is None:
             return self
@@ -294,8 +283,7 @@ class SamplingScheme(Scheme):
 def read_scheme(text: str) -> Scheme:
     """Read a scheme as written by `str`: ``ppswor:0.01``, ``priority:1/100:0.5``, ``ppswor:size=1000``, ``table:0,1``.
 
-    Raises:
-        InvalidParameter: if it is none.
+    Raises InvalidParameter if it is none.
     """
     kind, _, rest = text.strip().partition(":")
     parts = rest.split(":") if rest else []

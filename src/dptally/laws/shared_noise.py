@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.base import Parameters, as_frequencies, as_given, read_flag
+from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
+from dptally.randomness import BitSource
 from dptally.verifiers.sketches import certify_shared_noise
-from dptally.verifiers.tables import TABLE_BITS, Certificate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.inversion import FrequencyEstimates
-    from dptally.randomness import BitSource
-
-__all__ = ["LARGEST_CAPACITY", "SharedNoise"]
+from dptally.verifiers.tables import TABLE_BITS
 
 _WHOLE = 1 << TABLE_BITS
 _PRECISION = 512
@@ -164,10 +159,6 @@ class SharedNoise(ThresholdedNoise):
             delta=self.delta,
         )
         return CertifiedNoise(self.table, certificate)
-
-    def certify(self) -> Certificate:
-        """Verify the table that is drawn from, with its threshold."""
-        return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One release of all counters of a sketch, zero counters included; 0 means not reported.

@@ -6,22 +6,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["Shortfall"]
-
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A private estimate of a number S; no frequency exceeds its counter in the sketch by more than S / `parts`.
+    """A private estimate of a number S; no frequency exceeds its counter in the sketch by more than S / `parts`."""
 
-    Attributes:
-        reported: S plus two-sided geometric noise, not below 0.
-        scale: K: the noise shrinks by the factor K / (K + 1) per step; 0 when S was stated by the data owner.
-        parts: capacity + 1 where S is a number of elements, 1 where it is a number of decrements.
-    """
-
-    reported: int
-    scale: int
-    parts: int
+    reported: int  # S plus two-sided geometric noise, not below 0
+    scale: int  # K: the noise shrinks by the factor K / (K + 1) per step; 0 when S was stated by the data owner
+    parts: int  # capacity + 1 where S is a number of elements, 1 where it is a number of decrements
 
     def upper(self, beta: Fraction) -> int:
         """A whole number that S / parts exceeds with probability at most beta.

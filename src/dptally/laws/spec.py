@@ -49,6 +49,7 @@ class Request:
         nulls: whether a null is a key like any other.
         total: for planning, the supposed number of occurrences, which a sampling rate may be set from.
         merged: whether a sketch is made of parts that are merged, as on a cluster.
+        measured: whether the keys of a unit have no stated bound, so that a mechanism that measures sizes may do so.
     """
 
     epsilon: Fraction
@@ -61,6 +62,7 @@ class Request:
     nulls: Literal["drop", "keep"] = "drop"
     total: int | None = None
     merged: bool = False
+    measured: bool = False
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,8 @@ class Mechanism:
         sampled: whether it takes `sampling`.
         cluster: what a Spark cluster does: "rows" (count and draw), "sketch" (sketch), or None.
         kind: of release.
+        automatic: whether "auto" may choose it for units with several keys.
+        measures: whether it measures how many keys units have, where no bound is stated.
         trees: whether it has a law for the counts of a tree, or of a search in rounds.
         listed: whether its `universe` may be a list of keys.
         bounded_memory: whether memory does not grow with the number of distinct keys.
@@ -258,6 +262,8 @@ class Mechanism:
     sampled: ClassVar[bool] = False
     cluster: ClassVar[Literal["rows", "sketch"] | None] = None
     kind: ClassVar[str] = "table"
+    automatic: ClassVar[bool] = False
+    measures: ClassVar[bool] = False
     trees: ClassVar[bool] = False
     listed: ClassVar[bool] = False
     bounded_memory: ClassVar[bool] = False

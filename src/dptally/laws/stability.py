@@ -7,25 +7,20 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.exact import as_delta, as_epsilon
 from dptally.exact.searching import first_where
 from dptally.laws.base import Parameters, as_frequencies, read_flag
 from dptally.laws.tables.certified_table import CertifiedShiftTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
-from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise, read_entries
+from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise
+from dptally.randomness import BitSource
 from dptally.verifiers.profiles import Profile, raise_by_first_row, shift_profile
 from dptally.verifiers.tables import TABLE_BITS, Band, Certificate, certify_bands
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = ["Stability"]
 
 _WHOLE = 1 << TABLE_BITS
 
@@ -83,11 +78,6 @@ class Stability(ThresholdedNoise):
     def table(self) -> bytes:
         """P[D <= d] for d = 0 .. 2R-1 in units of 2^-128, as little-endian 128-bit integers."""
         return noise_table(noise_masses(self.epsilon, self.delta))
-
-    @cached_property
-    def cumulative(self) -> tuple[int, ...]:
-        """P[D <= d] for d = 0 .. 2R, in units of 2^-128; the last one is 2^128."""
-        return (*read_entries(self.table), _WHOLE)
 
     @cached_property
     def threshold(self) -> int:  # type: ignore[override]  # cached

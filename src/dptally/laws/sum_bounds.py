@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dptally.laws.clamped_noise import ClampedNoise
     from dptally.laws.weighted_sample import WeightedSample
 
-__all__ = ["bound_clamped_sum", "bound_weighted_sum", "unclamped"]
-
 _FACTORS = 2.0 ** np.arange(-5, 5)  # steepness of a bound, in units of what is best for normal errors
 _LARGEST_EXPONENT = 600.0
 

@@ -6,9 +6,10 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
@@ -17,16 +18,10 @@ from dptally.laws.shared_noise import LARGEST_CAPACITY
 from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.two_sided_geometric import noise_table, reach_of_noise, two_sided_masses
 from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
+from dptally.randomness import BitSource
 from dptally.randomness.integers import draw_integers
 from dptally.verifiers.sketches import certify_summed_noise
-from dptally.verifiers.tables import TABLE_BITS, Certificate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = ["SummedNoise"]
+from dptally.verifiers.tables import TABLE_BITS
 
 _WHOLE = 1 << TABLE_BITS
 _GRIDS = (1, 2, 4, 8, 16, 32, 64)
@@ -137,18 +132,9 @@ class SummedNoise(ThresholdedNoise):
     def _certified(self) -> CertifiedNoise:
         grid, threshold, table = self._best
         certificate = certify_summed_noise(
-            table,
-            threshold=threshold,
-            grid=grid,
-            distance=self.distance,
-            epsilon=self.epsilon,
-            delta=self.delta,
+            table, threshold=threshold, grid=grid, distance=self.distance, epsilon=self.epsilon, delta=self.delta
         )
         return CertifiedNoise(table, certificate)
-
-    def certify(self) -> Certificate:
-        """Verify the table that is drawn from, with its threshold."""
-        return self._certified.certificate
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each whole counter; 0 means not reported. See `draw_scaled`."""

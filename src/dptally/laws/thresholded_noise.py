@@ -5,22 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import EstimatorKind, FrequencyFunction, Law, as_frequency
+from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction, Law, as_frequency
 from dptally.laws.estimators import MostLikely, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates, noise_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator
-
-__all__ = ["ENTRY_BYTES", "ThresholdedNoise", "read_entries"]
+from dptally.verifiers.tables import Certificate
 
 ENTRY_BYTES = 16
 
@@ -31,18 +26,21 @@ class ThresholdedNoise(Law):
     Z is one fixed law on -R .. R. With D = R - Z, which has a law on 0 .. 2R, and s = R - T + 1, this is the law
     "report w + s - D if positive" with T - 1 added to the value: the form in which tables are stored and drawn from.
 
-    A subclass has a `threshold` T and gives `cumulative`; it draws and certifies in its own way.
+    A subclass has a `threshold` T and a `table` of the law of D, or gives `cumulative`; it draws and certifies in its
+    own way.
     """
 
+    table: Any
+    _certified: Any
     likely_drop = 0  # the count that makes a value most likely is the value itself
     endless = True
     zero_is_hidden = True  # whether a count of 0 is never reported
     slack = 0  # by how much a count may exceed the whole number that bounds are given for
 
-    @property
+    @cached_property
     def cumulative(self) -> tuple[int, ...]:
         """P[D <= d] for d = 0 .. 2R, in units of one over the last entry."""
-        raise NotImplementedError
+        return (*read_entries(self.table), 1 << 8 * ENTRY_BYTES)
 
     @property
     def whole(self) -> int:
@@ -71,6 +69,11 @@ class ThresholdedNoise(Law):
         masses = (here - before for before, here in zip((0, *cumulative), cumulative, strict=False))
         law = {reach - drop: Fraction(mass, self.whole) for drop, mass in enumerate(masses)}
         return dict(sorted(law.items()))
+
+    def certify(self) -> Certificate:
+        """Verify the table that is drawn from, with its threshold."""
+        found: Certificate = self._certified.certificate
+        return found
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The exact probability that a key of this count is reported: P[Z >= T - w]."""

@@ -6,30 +6,33 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon
 from dptally.exact.powers import power_bounds
 from dptally.exact.searching import first_where
-from dptally.laws.base import LARGEST_FREQUENCY, Law, Parameters, as_chance, as_given
+from dptally.laws.base import (
+    LARGEST_FREQUENCY,
+    Estimator,
+    EstimatorKind,
+    FrequencyFunction,
+    Law,
+    Parameters,
+    as_chance,
+    as_given,
+)
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.estimators import SignificantValues, only_most_likely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+from dptally.randomness import BitSource
 from dptally.verifiers.pure import certify_clamped_noise, certify_geometric_noise, certify_hidden_difference
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["LARGEST_STRICT_KEEP", "TopKNoise", "least_possible_error"]
+from dptally.verifiers.tables import Certificate
 
 LARGEST_STRICT_KEEP = 300
 _LARGEST_KEEP = 1 << 30
@@ -65,13 +68,7 @@ class TopKNoise(Law):
         [BV19, section 6]; errors beside them are [BV19, Thm. 6.11], in `studies.sparse_printed`, and
         `least_possible_error`, [BV19, Thm. 7.2].
 
-    Args:
-        epsilon: of one key.
-        size: how many keys the universe has.
-        keep: how many keys are released at most.
-        bound: the largest value.
-        universe: the name of the universe.
-        mixing: g in strict time, else None.
+    Epsilon is that of one key; at most `keep` keys are released; `mixing` is g in strict time, else None.
 
     >>> law = TopKNoise(1, size=2**32, keep=1000, universe="ipv4")
     >>> law.significant_value("0.05"), law.noise_error("0.05"), law.first_frequency(Fraction(95, 100))

@@ -7,8 +7,6 @@ from fractions import Fraction
 
 from dptally.exact import exp_bounds
 
-__all__ = ["noise_scale"]
-
 
 def noise_scale(epsilon: Fraction) -> int:
     """The smallest whole K with (K + 1) / K <= e^epsilon: the noise shrinks by the factor K / (K + 1) per step."""

@@ -6,13 +6,15 @@ import math
 from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.base import (
+    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -33,16 +35,9 @@ from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedVa
 from dptally.laws.tables.optimal_histogram import build_table
 from dptally.laws.tables.sampled_rows import SampledRows
 from dptally.laws.thresholded_noise import read_entries
+from dptally.randomness import BitSource
 from dptally.verifiers.profiles import Profile, shift_profile, value_profile
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Estimator
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["WeightedSample"]
+from dptally.verifiers.tables import Certificate
 
 _BITS = 128
 

@@ -13,18 +13,6 @@ from dptally.ledger.budget import Budget, Group, Spent
 from dptally.ledger.history import FORMAT_VERSION, READABLE, START, UNHURRIED, Row, row_hash
 from dptally.privacy.spending import Spending
 
-__all__ = [
-    "KEY_BYTES",
-    "MOST_ROWS",
-    "Accounts",
-    "Entry",
-    "Restored",
-    "budget_facts",
-    "check_name",
-    "check_reason",
-    "key_facts",
-]
-
 _TEXTS = tuple(field.name for field in fields(Row) if field.type != "int")
 _NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_.:/@+ ")
 _NEXT = {
@@ -80,13 +68,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Restored:
-    """An owner's word that a ledger is whole though the note beside it did not say so.
-
-    Attributes:
-        time: when, in UTC.
-        reason: as stated.
-        who: who said so, if that was said.
-    """
+    """An owner's word, when and why, that a ledger is whole though the note beside it did not say so."""
 
     time: str
     reason: str
@@ -126,11 +108,7 @@ class Accounts:
         return len(self.hashes) - 1, self.hashes[-1]
 
     def follow(self, rows: Iterable[tuple[Row, str]]) -> None:
-        """Verify rows that follow the last one, and take them in.
-
-        Raises:
-            UnreadableLedger: naming the first row that does not follow.
-        """
+        """Verify rows and take them in; UnreadableLedger names the first that does not follow from those before."""
         for row, digest in rows:
             if len(self.hashes) >= MOST_ROWS:
                 raise UnreadableLedger(f"{self._name} has more rows than a ledger can have.")
@@ -244,8 +222,8 @@ def budget_facts(ledger_id: str, key: bytes, budget: Budget, sources: tuple[str,
     }
 
 
-def check_name(what: str, name: object, *, optional: bool = True) -> str | None:
-    """Refuse names that a history should not hold."""
+def check_name(what: str, name: Any, *, optional: bool = True) -> Any:
+    """The name; refuses those that a history should not hold."""
     if name is None and optional:
         return None
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not _NAME_LETTERS.issuperset(name):

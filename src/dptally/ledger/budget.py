@@ -11,34 +11,30 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from dptally.exact.searching import first_where
 from dptally.ledger.accounting import Total, basic_total, optimal_total, short_above, tight_total
 from dptally.privacy.spending import Spending
-
-__all__ = ["Accounting", "Budget", "Group", "Spent"]
 
 Accounting = Literal["basic", "tight"]
 Group = tuple[str, str] | None
 """A partitioning and a part of it, or None for the whole data."""
+_NOTHING = Fraction(0), Fraction(0)
 _SHARES = 1000
 _MOST_HISTORIES = 256  # for rules that look at each; beyond it, sums of the largest parts
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent in all.
+    """What may be spent in all, in exact numbers; delta is 0 for pure differential privacy.
 
-    Attributes:
-        epsilon: exact.
-        delta: exact; 0 for pure differential privacy.
-        accounting: "basic": epsilons and deltas are added up, which holds however releases are chosen. "tight": the
-            best of basic, optimal and tight composition, which holds for releases whose parameters are fixed without
-            looking at earlier releases; that they are is the statement of the one who makes such a ledger.
+    Accounting is "basic", where epsilons and deltas are added up, which holds however releases are chosen; or "tight",
+    the best of basic, optimal and tight composition, which holds for releases whose parameters are fixed without
+    looking at earlier releases: that they are is the statement of the one who makes such a ledger.
     """
 
     epsilon: Fraction
@@ -59,39 +55,31 @@ class Spent:
         events[spending] += times
         if not events[spending]:
             del events[spending]
-        epsilon, delta = self.sums.get(group, (Fraction(0), Fraction(0)))
-        self.sums[group] = (
-            short_above(epsilon + times * spending.epsilon),
-            short_above(delta + times * spending.delta),
-        )
+        epsilon, delta = self.sums.get(group, _NOTHING)
+        self.sums[group] = short_above(epsilon + times * spending.epsilon), short_above(delta + times * spending.delta)
         if not events:
             del self.groups[group], self.sums[group]
 
     def largest(self, group: Group = None) -> tuple[Fraction, Fraction]:
         """Sums of epsilon and delta, each for the unit that lost most of it; in a group, for units of that part."""
-        epsilon, delta = self.sums.get(None, (Fraction(0), Fraction(0)))
+        epsilon, delta = self.sums.get(None, _NOTHING)
         for parts in self._partitionings(group).values():
-            epsilon += max(self.sums.get(part, (Fraction(0),) * 2)[0] for part in parts)
-            delta += max(self.sums.get(part, (Fraction(0),) * 2)[1] for part in parts)
+            epsilon += max(self.sums.get(part, _NOTHING)[0] for part in parts)
+            delta += max(self.sums.get(part, _NOTHING)[1] for part in parts)
         return epsilon, delta
 
-    def histories(self, group: Group = None) -> Iterator[Counter[Spending]] | None:
-        """What units may have lost, one after another; in a group, for units of that part; None if it is too many."""
+    def histories(self, group: Group = None) -> list[Counter[Spending]] | None:
+        """What units may have lost, each history once; in a group, for units of that part; None if it is too many."""
         partitionings = list(self._partitionings(group).values())
         if math.prod(map(len, partitionings)) > _MOST_HISTORIES:
             return None
-        return self._histories(partitionings)
-
-    def _histories(self, partitionings: list[list[Group]]) -> Iterator[Counter[Spending]]:
-        seen: set[frozenset[tuple[Spending, int]]] = set()
+        found: dict[frozenset[tuple[Spending, int]], Counter[Spending]] = {}
         for chosen in itertools.product(*partitionings):
             history = Counter(self.groups.get(None, Counter()))
             for part in chosen:
                 history.update(self.groups.get(part, Counter()))
-            frozen = frozenset(history.items())
-            if frozen not in seen:
-                seen.add(frozen)
-                yield history
+            found.setdefault(frozenset(history.items()), history)
+        return list(found.values())
 
     def _partitionings(self, group: Group) -> dict[str, list[Group]]:
         found: dict[str, list[Group]] = {} if group is None else {group[0]: [group]}
@@ -120,9 +108,9 @@ class Spent:
         left by basic composition, if that is more.
         """
         epsilon, delta = self.largest(group)
-        best = max(Fraction(0), budget.epsilon - epsilon), max(Fraction(0), budget.delta - delta)
-        if epsilon > budget.epsilon or delta > budget.delta:
-            best = Fraction(0), Fraction(0)
+        best = budget.epsilon - epsilon, budget.delta - delta
+        if min(best) < 0:
+            best = _NOTHING
         histories = self.histories(group) if budget.accounting == "tight" else None
         if histories is None or not epsilon:
             return best
@@ -132,31 +120,28 @@ class Spent:
             return best
         room = Fraction(math.floor(room / budget.delta * _SHARES), _SHARES) * budget.delta if budget.delta else room
         known = next(event for events in self.groups.values() for event in events)
-        allowed, refused = 0, _SHARES + 1  # invariant: so many shares of epsilon are allowed, or are none; and are not
-        while refused - allowed > 1:
-            middle = (allowed + refused) // 2
+
+        def refused(shares: int) -> bool:
             # Of one more release nothing is known but epsilon and delta.
-            one_more = replace(known, epsilon=budget.epsilon * middle / _SHARES, delta=room, parts=())
-            allowed, refused = (middle, refused) if self.allows(budget, one_more, group) else (allowed, middle)
-        found = budget.epsilon * allowed / _SHARES
+            one_more = replace(known, epsilon=budget.epsilon * shares / _SHARES, delta=room, parts=())
+            return not self.allows(budget, one_more, group)
+
+        found = budget.epsilon * (first_where(refused, 1, _SHARES + 1) - 1) / _SHARES
         return (found, room) if found > best[0] else best
 
-    def totals(self, budget: Budget, *, with_epsilon: bool = True) -> list[Total] | None:
+    def totals(self, budget: Budget) -> list[Total] | None:
         """Basic, optimal and tight totals for the units that lost most; None if there are too many to look at."""
         histories = self.histories()
         if histories is None:
             return None
         worst: dict[str, Total] = {}
         for history in histories:
-            for total in _totals(budget, frozenset(history.items()), with_epsilon):
-                before = worst.get(total.method)
-                worst[total.method] = total if before is None else _larger(before, total)
+            for total in _totals(budget, frozenset(history.items()), True):
+                before = worst.get(total.method, total)
+                unknown = before.epsilon is None or total.epsilon is None
+                epsilon = None if unknown else max(before.epsilon, total.epsilon)  # type: ignore[type-var]
+                worst[total.method] = Total(total.method, max(before.delta, total.delta), epsilon)
         return list(worst.values())
-
-
-def _larger(one: Total, other: Total) -> Total:
-    epsilon = None if one.epsilon is None or other.epsilon is None else max(one.epsilon, other.epsilon)
-    return Total(one.method, max(one.delta, other.delta), epsilon)
 
 
 @lru_cache(maxsize=1024)

@@ -27,8 +27,6 @@ from typing import Any
 
 from dptally.errors import UnreadableLedger
 
-__all__ = ["COLUMNS", "EACH_ROW", "FORMAT_VERSION", "READABLE", "START", "UNHURRIED", "Row", "row_hash", "unit_name"]
-
 FORMAT_VERSION = 2
 READABLE = (1, 2)
 START = "0" * 64
@@ -42,45 +40,27 @@ _COLUMN = "column "
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """One row: what `Entry` has, as it was written, and what the chain needs."""
 
-    Attributes:
-        sequence: its number, from 0.
-        time: what the clock said, in UTC.
-        latest: the latest time so far.
-        state: "created" for the header; "reserved", "drawn", "published", "failed" or "void" for a spending, of which
-            all but "void" count; "closed", "upgraded" (from format 1) or "note restored" for the ledger itself.
-        entry: which spending it is about, from 1; 0 for the ledger itself.
-        who: who spent it, if that was said.
-        source: the data source, if it was named.
-        unit: whose privacy it is about; "each row" where every row is a unit of its own.
-        partitioning: how units are divided into disjoint parts, if the spending is about one of them.
-        part: which part of that.
-        spending: the event, as JSON; for the header, the budget; for rows about the ledger, facts about it.
-        release_id: of the release that was paid for.
-        note: why it is void or was restored, or what else is worth knowing.
-    """
-
-    sequence: int
-    time: str
-    latest: str
+    sequence: int  # its number, from 0
+    time: str  # what the clock said, in UTC
+    latest: str  # the latest time so far
+    # "created" for the header; "reserved", "drawn", "published", "failed" or "void" for a spending, of which all but
+    # "void" count; "closed", "upgraded" (from format 1) or "note restored" for the ledger itself
     state: str
-    entry: int
+    entry: int  # which spending it is about, from 1; 0 for the ledger itself
     who: str | None = None
     source: str | None = None
     unit: str | None = None
     partitioning: str | None = None
     part: str | None = None
+    # the event, as JSON; for the header, the budget; for rows about the ledger, facts about it
     spending: str | None = None
     release_id: str | None = None
     note: str | None = None
 
     def facts(self) -> Any:
-        """The event or the budget, read from its JSON.
-
-        Raises:
-            UnreadableLedger: if it is none.
-        """
+        """The event or the budget, read from its JSON."""
         try:
             return json.loads(self.spending or "")
         except (ValueError, RecursionError):

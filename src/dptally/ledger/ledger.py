@@ -88,9 +88,7 @@ class Ledger:
         if accounting not in (None, "basic", "tight"):
             raise InvalidParameter(f"accounting must be 'basic' or 'tight', got {str(accounting)[:40]!r}.")
         asked = _as_budget(epsilon, delta)
-        named = (
-            None if sources is None else tuple(check_name("a source", name, optional=False) or "" for name in sources)
-        )
+        named = None if sources is None else tuple(check_name("a source", name, optional=False) for name in sources)
         if self.path.is_dir():
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
         if not self.path.exists():
@@ -100,7 +98,7 @@ class Ledger:
         self._storage = Storage(self.path, read_only=read_only)
         self._accounts = Accounts(str(self.path))
         try:
-            self._open()
+            self._refresh()
         except BaseException:
             self._storage.disconnect()
             raise
@@ -176,10 +174,6 @@ class Ledger:
 
         A release that spends both is allowed. With basic accounting nothing larger is, and they may be spent in pieces.
         With tight accounting a release with less of the one may have more of the other.
-
-        Args:
-            partitioning: how units are divided, for what is left for one part of them.
-            part: which part; it need not have spent anything yet.
         """
         self._refresh()
         return self._accounts.spent.left(self._accounts.budget, _group(partitioning, part))
@@ -210,7 +204,7 @@ class Ledger:
     def worst_history(self) -> list[Spending]:
         """What counts as spent, for a unit that lost the most epsilon."""
         self._refresh()
-        histories = list(self._accounts.spent.histories() or [])
+        histories = self._accounts.spent.histories() or []
         most = max(histories, key=lambda one: sum(event.epsilon * times for event, times in one.items()))
         return list(most.elements())
 
@@ -253,14 +247,8 @@ class Ledger:
     ) -> Reservation:
         """Spend, on disk, what a release will need; before it reads data.
 
-        Args:
-            spending: what it will spend.
-            source: as in `account`, like what follows.
-            unit: whose privacy it is about; guarantees for different privacy units cannot be composed.
-            partitioning: how units are divided.
-            part: which of them.
-            who: who spends it.
-            note: what else is worth knowing. Public, like everything here.
+        Labels are those of `account`. `unit` is whose privacy it is about: guarantees for different privacy units
+        cannot be composed. A `note` is what else is worth knowing; public, like everything here.
 
         Raises:
             BudgetExceeded: if the budget does not allow it; then nothing is written.
@@ -288,11 +276,7 @@ class Ledger:
         return Reservation(self, Record(release_id, self.ledger_id, None, entry_hash), number)
 
     def check(self, spending: Spending, *, partitioning: str | None = None, part: str | None = None) -> None:
-        """Refuse as `reserve` would now, and spend nothing.
-
-        Raises:
-            BudgetExceeded: if the budget does not allow it.
-        """
+        """Refuse by BudgetExceeded as `reserve` would now, and spend nothing."""
         self._refresh()
         self._refuse(spending, _group(partitioning, part))
 
@@ -351,16 +335,11 @@ class Ledger:
             self._append("closed", 0, who=who)
 
     def void(self, entry: int, *, reason: str, who: str | None = None) -> None:
-        """Take a spending back by hand, and say why; the history keeps both.
+        """Take a spending back by hand, and say why; the history keeps both, so nothing private may be in the reason.
 
         It is for what failed after data was read, and for what a process reserved that then died. The owner who does so
         states that nobody learns anything from the failure itself: that a request failed at this point may depend on
         the data, and is no longer paid for.
-
-        Args:
-            entry: its number.
-            reason: stays in the history; nothing private may be in it.
-            who: who says so.
 
         Raises:
             InvalidParameter: if it was published; or drawn from, and not known to have failed: its release may be
@@ -389,13 +368,9 @@ class Ledger:
     # ---- trust ----
 
     def verify(self, head: str | None = None) -> tuple[int, str]:
-        """Read the whole history again and check every hash.
+        """Read the whole history again and check every hash; returns number and hash of the last row.
 
-        Args:
-            head: the hash of a row that was noted elsewhere; it must be in the history.
-
-        Returns:
-            tuple: number and hash of the last row.
+        A `head` is the hash of a row that was noted elsewhere; it must be in the history.
 
         Raises:
             UnreadableLedger: if the history was altered or cut short, or the note beside it says something else.
@@ -403,7 +378,7 @@ class Ledger:
         before = self._accounts
         self._accounts = Accounts(str(self.path))
         try:
-            self._open()
+            self._refresh()
         except BaseException:
             self._accounts = before
             raise
@@ -416,11 +391,7 @@ class Ledger:
         return self._accounts.last
 
     def find(self, guarantee: Guarantee) -> Entry:
-        """The entry that paid for a release.
-
-        Raises:
-            PrivacyViolation: if there is none, or it paid for something else.
-        """
+        """The entry that paid for a release; PrivacyViolation if there is none, or it paid for something else."""
         self._refresh()
         record = guarantee.record
         if record is None:
@@ -445,12 +416,7 @@ class Ledger:
         """Accept a ledger whose note is missing, garbled or says something else, and write a new one.
 
         The note is what shows an older copy, lost rows, and a ledger that is in use under two names. The owner who
-        accepts the ledger without it states that nothing was spent that is not in it.
-
-        Args:
-            path: of the ledger.
-            reason: stays in the history.
-            who: who says so.
+        accepts the ledger without it states that nothing was spent that is not in it; the reason stays in the history.
 
         Raises:
             InvalidParameter: if the note is as it should be.
@@ -464,7 +430,7 @@ class Ledger:
             raise InvalidParameter(f"{found.path} does not exist.")
         found._storage, found._accounts = Storage(found.path), Accounts(str(found.path))
         with found._storage.reading() as noted:
-            found._read_all()
+            found._catch_up()
             if found._note_problem(noted) is None:
                 raise InvalidParameter(f"the note of {found.path} is as it should be; there is nothing to restore.")
         with found._writing(restore=True):
@@ -474,17 +440,6 @@ class Ledger:
         return found
 
     # ---- keeping up with the file ----
-
-    def _open(self) -> None:
-        """Verify everything there is."""
-        with self._storage.reading() as noted:
-            self._read_all()
-            self._check_note(noted)
-
-    def _read_all(self) -> None:
-        self._accounts.follow(self._storage.rows(0))
-        if not self._accounts.hashes or self._storage.head() != self._accounts.last:
-            raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
     def _refresh(self) -> None:
         with self._storage.reading() as noted:
@@ -515,13 +470,14 @@ class Ledger:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        """Verify and take in what other processes have appended; inside a transaction."""
-        number, digest = self._accounts.last
+        """Verify and take in all rows, or what other processes have appended; inside a transaction."""
+        known = bool(self._accounts.hashes)
+        number, digest = self._accounts.last if known else (0, None)
         rows = self._storage.rows(number)
-        if next(rows, (None, None))[1] != digest:
+        if known and next(rows, (None, None))[1] != digest:
             raise UnreadableLedger(f"{self.path} was rewritten while it was in use.")
         self._accounts.follow(rows)
-        if self._storage.head() != self._accounts.last:
+        if not self._accounts.hashes or self._storage.head() != self._accounts.last:
             raise UnreadableLedger(f"{self.path} has been altered: rows are missing at the end of its history.")
 
     def _check_note(self, noted: Noted | None) -> None:
@@ -582,16 +538,11 @@ class Account:
 
 
 class Reservation:
-    """A spending that is on disk, for a release that is still to be made.
+    """A spending that is on disk, for a release that is still to be made; its `record` goes into the release.
 
     "drawn" must be on disk before the first secret random word of the draw is read. "published" says that the release
     was handed to the caller, "failed" that there is none. "void" gives the budget back, and is possible only as long as
-    nothing was drawn: it is for a request that failed before any row was read.
-
-    Attributes:
-        record: what goes into the release.
-        number: of the entry.
-        state: of the entry, as far as this process has changed it.
+    nothing was drawn: it is for a request that failed before any row was read. `state` is as this process has it.
     """
 
     def __init__(self, ledger: Ledger, record: Record, number: int) -> None:
@@ -625,14 +576,7 @@ class Reservation:
             self._ledger._move(self.number, "failed")
 
     def void(self, note: str) -> None:
-        """Give it back, as nothing was read.
-
-        Args:
-            note: why; it becomes part of the history, so nothing private may be in it.
-
-        Raises:
-            InvalidParameter: if it has been drawn or has failed.
-        """
+        """Give it back, as nothing was read; the note stays in the history, so nothing private may be in it."""
         if self.state != "reserved":
             raise InvalidParameter(f"what is {self.state} cannot be given back.")
         self._ledger._move(self.number, "void", note=note)

@@ -45,8 +45,6 @@ from pathlib import Path
 
 from dptally.errors import DptallyError, UnreadableLedger
 
-__all__ = ["Note", "Noted", "Place", "Turn"]
-
 Place = tuple[int, str]
 """Number and hash of a row."""
 
@@ -88,8 +86,7 @@ class Turn:
     def write(self, old: Place, new: Place, *, wait: bool) -> None:
         """Say which rows the history ends with, before and after a transaction; `wait`: until it is on disk.
 
-        Raises:
-            DptallyError: if it cannot be written; it then says what it said before.
+        DptallyError if it cannot be written; it then says what it said before.
         """
         before = self.read()
         counter = 1 if before is None else before.counter + 1
@@ -112,12 +109,7 @@ class Note:
 
     @contextlib.contextmanager
     def turn(self, *, write: bool = True, create: bool = False) -> Iterator[Turn | None]:
-        """Wait for this process's turn to use the ledger; yields None if there is no note, and none is created.
-
-        Raises:
-            UnreadableLedger: if it is not a file of its own.
-            DptallyError: if it cannot be opened or locked.
-        """
+        """Wait for this process's turn to use the ledger; yields None where there is no note."""
         while True:
             try:
                 descriptor = self._open((os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0))

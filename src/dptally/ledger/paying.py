@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
 
-__all__ = ["AnyLedger", "Paid", "as_account", "paying", "spent_by"]
-
 AnyLedger: TypeAlias = "Ledger | Account | str | Path"
 """What may be given as a ledger: one, an account of one, or the path of one."""
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from dptally.errors import UnreadableLedger
 from dptally.ledger.history import COLUMNS, FORMAT_VERSION
 
-__all__ = ["APPLICATION", "CREATE", "INSERT", "LARGEST_FILE", "LARGEST_TEXT", "SELECT", "check_schema", "harden"]
-
 APPLICATION = 0x6470746C  # "dptl", in the file's header
 LARGEST_FILE = 1 << 30
 LARGEST_TEXT = 1 << 18  # bytes of a value
@@ -72,11 +70,7 @@ def harden(connection: sqlite3.Connection) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that holds anything but the tables of a ledger; first in every transaction.
-
-    Raises:
-        UnreadableLedger: it does.
-    """
+    """Refuse a database that holds anything but the tables of a ledger; first in every transaction."""
     connection.set_progress_handler(_Steps(_LOOKS_AT_SCHEMA), _STEPS)
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchmany(len(_STATEMENTS) + 1)
     if len(found) != len(_STATEMENTS) or {row[:3]: row[3] for row in found} != _STATEMENTS:

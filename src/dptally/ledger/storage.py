@@ -33,8 +33,6 @@ from dptally.ledger.history import COLUMNS, FORMAT_VERSION, READABLE, START, Row
 from dptally.ledger.note import Note, Noted, Place, Turn
 from dptally.ledger.schema import APPLICATION, CREATE, INSERT, LARGEST_FILE, SELECT, check_schema, harden
 
-__all__ = ["Storage"]
-
 _PATIENCE, _ONE_WAIT = 60.0, 0.25  # seconds to wait for other processes, in all and inside of SQLite
 _Answer = TypeVar("_Answer")
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names another one, to be deleted with it
@@ -63,11 +61,7 @@ class Storage:
     def create(path: Path, header: Row) -> bool:
         """Make a ledger with its first row and its note, complete or not at all, for its owner alone (mode 0600).
 
-        Returns:
-            bool: False if there was a file of that name, by now or before; it is left as it is.
-
-        Raises:
-            InvalidParameter: if the directory cannot be written, or has the note of a ledger that is gone.
+        False if there was a file of that name, by now or before; it is left as it is.
         """
         file = path.resolve()
         directory = file.parent
@@ -127,17 +121,9 @@ class Storage:
     def writing(self, *, wait: bool = True, create_note: bool = False) -> Iterator[Noted | None]:
         """A transaction in which no other process writes; on disk when it ends, undone if it fails.
 
-        Args:
-            wait: False for what may be lost with the power, as what it says is not needed to be safe: the row before it
-                then stands. No row is ever on disk without all before it.
-            create_note: whether to make a note if there is none; only for ledgers that never had one, and for owners
-                who ask for it.
-
-        Yields:
-            Noted: what the note said before the transaction began.
-
-        Raises:
-            InvalidParameter: if the ledger was opened for reading.
+        `wait` is False for what may be lost with the power, as what it says is not needed to be safe: the row before it
+        then stands. No row is ever on disk without all before it. A note is made if there is none (`create_note`) only
+        for ledgers that never had one, and for owners who ask for it. Yields what the note said before.
         """
         if self.read_only:
             raise InvalidParameter(f"{self.path} was opened for reading only.")

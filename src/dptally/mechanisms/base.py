@@ -8,20 +8,17 @@ cluster and in a federation.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.spec import Question
+from dptally.randomness import BitSource
 
+if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-
-    from dptally.laws.sampling_schemes import Scheme
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-
-__all__ = ["Counted", "Draw", "in_order_of_keys", "without_metadata"]
 
 
 class Counted(Protocol):

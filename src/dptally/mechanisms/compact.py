@@ -5,29 +5,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact.field_polynomials import PrimeField
-
-if TYPE_CHECKING:
-    from dptally.laws.field_geometric import FieldGeometric
-    from dptally.laws.spec import Question
-    from dptally.laws.specs.compact import BeyondCapacity
-    from dptally.mechanisms.base import Counted
-    from dptally.randomness import BitSource
-    from dptally.universes import Universe
-
-__all__ = ["build", "compact_polynomial", "draw", "keep_at_random"]
+from dptally.laws.field_geometric import FieldGeometric
+from dptally.laws.spec import Question
+from dptally.laws.specs.compact import BeyondCapacity
+from dptally.mechanisms.base import Counted
+from dptally.randomness import BitSource
+from dptally.universes import Universe
 
 
 def draw(question: Question, summary: Counted, bits: BitSource) -> list[int]:
     """Draw once: the coefficients of the polynomial, lowest first; see `dptally.laws.specs.compact.Compact`.
 
-    Raises:
-        InvalidParameter: the keys were sampled, or have several columns.
-        InvalidSource: there are more distinct keys than the capacity and the rule is to refuse, or the type of the key
-            column cannot hold keys of the universe.
+    Raises InvalidParameter if the keys were sampled, or have several columns, InvalidSource if there are more distinct
+    keys than the capacity and the rule is to refuse, or the type of the key column cannot hold keys of the universe.
     """
     if summary.scheme is not None:
         raise InvalidParameter("a compact histogram needs all keys, but these are a sample.")
@@ -60,13 +53,7 @@ def build(
 ) -> list[int]:
     """Draw once for counts by key number, contributions bounded as stated.
 
-    Args:
-        law: of the values.
-        counts: key number -> how many units count for it; zeros are as good as absent.
-        bits: where randomness comes from.
-        size: of the universe.
-        capacity: as in `Compact`.
-        beyond_capacity: as in `Compact`.
+    `counts` maps key numbers to how many units count for them; zeros are as good as absent.
     """
     points = sorted(index for index, count in counts.items() if count > 0)
     numbers = [counts[index] for index in points]

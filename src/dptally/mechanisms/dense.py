@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
+from dptally.laws.spec import Question
+from dptally.mechanisms.base import Counted
+from dptally.randomness import BitSource
+from dptally.universes.listed_keys import ListedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from dptally.laws.spec import Question
-    from dptally.mechanisms.base import Counted
-    from dptally.randomness import BitSource
-    from dptally.universes.listed_keys import ListedKeys
-
-__all__ = ["draw"]
 
 _PART = 1 << 16
 
 
 def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:
-    """Draw once for every key of the set, in the order of keys; the value 0 is a value like any other.
-
-    Raises:
-        InvalidParameter: the keys are a sample, or the columns are not those of the set.
-    """
+    """Draw once for every key of the set, in the order of keys; the value 0 is a value like any other."""
     import pyarrow as pa
 
     listed: ListedKeys = question.parameters["keys"]

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact.integer_columns import integer_column
+from dptally.laws.base import Law
+from dptally.laws.spec import Question
 from dptally.mechanisms.base import Counted, in_order_of_keys, without_metadata
+from dptally.randomness import BitSource
 from dptally.randomness.keyed import KeyedWords, draw_secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Law
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-
-__all__ = ["draw", "draw_batch"]
 
 
 def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:

@@ -6,28 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dptally.laws.prefix_rounds import Round
+from dptally.laws.spec import Question
+from dptally.randomness import BitSource
 from dptally.randomness.thinning import RATE_BITS, thin_counts
 from dptally.universes.prefixes import ENDED, OPEN
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from dptally.laws.prefix_rounds import Round
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-
-__all__ = ["draw"]
-
 
 def draw(question: Question, summary: pl.DataFrame, bits: BitSource) -> dict[str, int]:
     """Kept votes for each node of one round, those below the threshold left out.
 
-    The sum of kept votes for a node of w units is Binomial(w, rate), and is drawn as such.
-
-    Args:
-        question: with the round.
-        summary: "text", values as text of the domain, and "units", how many have each.
-        bits: where randomness comes from.
+    The sum of kept votes for a node of w units is Binomial(w, rate), and is drawn as such. The summary holds "text",
+    values as text of the domain, and "units", how many have each.
     """
     votes = kept_votes(summary, question.parameters["round"], bits)
     return {node: count for node, count in votes.items() if count >= question.law.threshold}

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-    from dptally.universes.grids import Grid
-
-__all__ = ["draw"]
+from dptally.laws.spec import Question
+from dptally.randomness import BitSource
+from dptally.universes.grids import Grid
 
 
 def draw(question: Question, summary: NDArray[np.int64], bits: BitSource) -> Any:
     """What is released of each level of a tree, from the children of the root to the leaves; 0 where a node is hidden.
 
-    Where the question has a split, the two counts below it and from it on.
-
-    Args:
-        question: with the grid, and the split of a search.
-        summary: how many units are in each bin.
-        bits: where randomness comes from.
+    Where the question has a split, the two counts below it and from it on. The question has the grid, and the split of
+    a search; the summary is how many units are in each bin.
     """
     grid: Grid = question.parameters["grid"]
     if len(summary) != grid.bins:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from dptally.errors import InvalidParameter
-
-if TYPE_CHECKING:
-    from dptally.laws.spec import Question
-    from dptally.mechanisms.base import Draw
-    from dptally.randomness import BitSource
-
-__all__ = ["DRAWS", "add_draw", "draw"]
+from dptally.laws.spec import Question
+from dptally.mechanisms.base import Draw
+from dptally.randomness import BitSource
 
 DRAWS = {
     "weighted_sample": "dptally.mechanisms.weighted_sample",
     "stability": "dptally.mechanisms.independent_keys",
     "gaussian": "dptally.mechanisms.independent_keys",
+    "rounds": "dptally.mechanisms.rounds",
     "sample_and_threshold": "dptally.mechanisms.independent_keys",
     "misra_gries": "dptally.mechanisms.sketches",
     "dense": "dptally.mechanisms.dense",
@@ -34,8 +31,7 @@ _OUTSIDE: dict[str, Draw] = {}
 def add_draw(mechanism: str, function: Draw) -> None:
     """Add the private half of a mechanism from outside; see `dptally.register`.
 
-    Raises:
-        InvalidParameter: there is one already.
+    Raises InvalidParameter if there is one already.
     """
     if mechanism in DRAWS or _OUTSIDE.get(mechanism, function) is not function:
         raise InvalidParameter(f"there is a mechanism {mechanism!r} already, and it cannot be replaced.")
@@ -45,8 +41,7 @@ def add_draw(mechanism: str, function: Draw) -> None:
 def draw(mechanism: str, question: Question, summary: Any, bits: BitSource) -> Any:
     """Sample the output of one stage.
 
-    Raises:
-        InvalidParameter: contributions were not bounded as the law was certified for; nothing was drawn.
+    Raises InvalidParameter if contributions were not bounded as the law was certified for; nothing was drawn.
     """
     bounded = getattr(summary, "max_keys_per_unit", question.max_keys_per_unit)
     if bounded > question.max_keys_per_unit:

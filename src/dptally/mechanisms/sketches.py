@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dptally.laws.spec import Question
 from dptally.mechanisms.sparse import draw_bins, named
 from dptally.mechanisms.total import draw_total
+from dptally.randomness import BitSource
 from dptally.randomness.integers import draw_integers
+from dptally.summaries.sketch_contents import SketchContents
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-    from dptally.summaries.sketch_contents import SketchContents
-
-__all__ = ["draw"]
 
 
 def draw(question: Question, summary: SketchContents, bits: BitSource) -> Any:

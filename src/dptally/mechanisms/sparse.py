@@ -5,23 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
+from dptally.laws.clamped_geometric import ClampedGeometric
+from dptally.laws.spec import Question
+from dptally.laws.top_k_noise import TopKNoise
+from dptally.mechanisms.base import Counted
+from dptally.randomness import BitSource
 from dptally.randomness.integers import draw_distinct, whole_numbers
 from dptally.randomness.order_statistics import top_order_statistics
+from dptally.universes import Universe
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from dptally.laws.clamped_geometric import ClampedGeometric
-    from dptally.laws.spec import Question
-    from dptally.laws.top_k_noise import TopKNoise
-    from dptally.mechanisms.base import Counted
-    from dptally.randomness import BitSource
-    from dptally.universes import Universe
-
-__all__ = ["draw", "draw_bins", "named"]
 
 
 def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:
@@ -29,10 +26,6 @@ def draw(question: Question, summary: Counted, bits: BitSource) -> pa.Table:
 
     All keys are written from their numbers, so that those of the data look like the others. Keys outside the universe
     are left out.
-
-    Raises:
-        InvalidParameter: the keys are a sample, or have several columns.
-        InvalidSource: the type of the key column cannot hold keys of the universe.
     """
     if summary.scheme is not None:
         raise InvalidParameter("a sparse histogram needs all keys, but these are a sample.")
@@ -69,14 +62,8 @@ def draw_bins(
         Time and memory linear in the number of distinct keys and `keep` (and the time to sort), and in log |X|. The
         time depends on the number of distinct keys and on the noise; strict time does not.
 
-    Args:
-        law: with universe size, cap and noise.
-        numbers: of the keys in the data; distinct, increasing, in the type of `whole_numbers`.
-        counts: from 0 to 2^62.
-        bits: the source of randomness.
-
-    Returns:
-        Numbers of the released keys, increasing, and their noisy counts.
+    Numbers of keys are distinct and increasing, in the type of `whole_numbers`, and so are those that are returned,
+    with their noisy counts.
     """
     if law.mixing is not None:
         from dptally.mechanisms.strict_sparse import StrictDraw

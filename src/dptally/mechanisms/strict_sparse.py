@@ -20,25 +20,19 @@ from __future__ import annotations
 
 import math
 from bisect import insort
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import MissingDependency
+from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
+from dptally.laws.top_k_noise import TopKNoise
+from dptally.randomness import BitSource
 from dptally.randomness.integers import whole_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
-    from dptally.laws.top_k_noise import TopKNoise
-    from dptally.randomness import BitSource
-
-__all__ = ["StrictDraw", "approximate_binomial", "approximate_power"]
 
 _WORD = 64
 
@@ -70,8 +64,7 @@ class StrictDraw:
     References:
         [BV19, Alg. 6.9, 6.16, 6.18, 6.20, 6.21 and A.3].
 
-    Args:
-        law: with `mixing` = g: a random histogram is released with probability 2^-g.
+    The law has `mixing` = g: a random histogram is released with probability 2^-g.
     """
 
     def __init__(self, law: TopKNoise) -> None:
@@ -168,12 +161,7 @@ def approximate_power(base: Sequence[int], exponent: int, scale_bits: int) -> li
 def approximate_binomial(uniform: int, scale_bits: int, cap: int, trials: int, chance: Fraction) -> int:
     """[BV19, Alg. 6.18]: min(binomial number, cap) from one uniform draw, within distance (trials (cap + 1) - cap) / s.
 
-    Args:
-        uniform: from 1 to s.
-        scale_bits: b, for s = 2^b >= trials.
-        cap: t.
-        trials: m.
-        chance: p / q.
+    Symbols: `uniform` from 1 to s = 2^b >= trials, b is `scale_bits`, t the cap, m the trials, p / q the chance.
     """
     if cap == 0:
         return 0

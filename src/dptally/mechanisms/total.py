@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dptally.laws.total_noise import noise_scale
-
-if TYPE_CHECKING:
-    from dptally.randomness import BitSource
-
-__all__ = ["draw_total"]
+from dptally.randomness import BitSource
 
 _LARGEST = 1 << 62
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dptally.laws.spec import Question
 from dptally.mechanisms import independent_keys
 from dptally.mechanisms.total import draw_total
-
-if TYPE_CHECKING:
-    from dptally.laws.spec import Question
-    from dptally.randomness import BitSource
-
-__all__ = ["draw"]
+from dptally.randomness import BitSource
 
 
 def draw(question: Question, summary: Any, bits: BitSource) -> Any:

@@ -4,10 +4,8 @@
 - `dptally.planning.populations`: what is supposed about the data;
 - `dptally.planning.forecasts`: what each mechanism leads to;
 - `dptally.planning.requirements`: the inverse question;
-- `dptally.planning.page`: the plan as a page; `dptally.planning.costs`: time and memory.
+- `dptally.planning.page`: the plan as a page.
 """
-
-from __future__ import annotations
 
 from dptally.planning.forecasts import Forecast
 from dptally.planning.mechanisms import planned_laws

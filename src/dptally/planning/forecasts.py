@@ -10,21 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.planning.costs import estimate_cost
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.base import Reporting
-    from dptally.planning.mechanisms import Planned, Setting
-    from dptally.planning.populations import Population
-
-__all__ = ["HALF", "LIKELY", "NEARLY", "Forecast", "make_forecast"]
+from dptally.laws.base import Reporting
+from dptally.laws.registry import mechanism_class
+from dptally.planning.mechanisms import TREE, Planned, Setting
+from dptally.planning.populations import Population
 
 HALF, LIKELY, NEARLY = Fraction(1, 2), Fraction(95, 100), Fraction(999, 1000)
 _BETA = Fraction(1, 20)
@@ -33,44 +27,32 @@ _FINE = 24  # frequencies below are all looked at
 _CERTAIN_ENOUGH, _LOOKED_AT = Fraction((1 << 20) - 1, 1 << 20), 128
 _CERTAIN = Fraction((1 << 60) - 1, 1 << 60)
 
+_START_SECONDS, _START_BYTES = 0.3, 220e6  # the interpreter with its engines
+_PER_ROW = 7e-8
+_PER_ROW_BY_UNIT, _BYTES_PER_ROW_BY_UNIT = 6e-7, 110.0  # sorting by unit; it spills to disk beyond the memory limit
+_PER_KEY, _BYTES_PER_KEY = 2.5e-7, 150.0
+_BUFFERS = 50e6
+_FOR_ROWS_OF_A_SCHEME = 0.6  # verifying two thousand rows of a law with sampling
+
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one mechanism leads to.
+    """What one mechanism leads to. Numbers are None where there are none; some of them need a population."""
 
-    Attributes:
-        mechanism: its name; with sampling, the scheme beside it.
-        half: the smallest frequency reported with probability at least 50 %; None if there is none.
-        likely: the same for 95 %.
-        nearly: the same for 99.9 %.
-        at_least: whether reporting probabilities, and what follows from them, are lower bounds rather than exact.
-        expected_keys: how many keys of the population are reported, on average; None without a population.
-        mean_absolute_error: of `estimate`, for reported keys: averaged over those of the population, or else for a key
-            of frequency `nearly` (`likely` if there is none). None where there is no such number.
-        root_mean_square_error: the same, squared and averaged.
-        bounds_width: of 95 % bounds, `upper` - `lower`, for a key of that frequency.
-        sum_error: root mean square error of the estimated sum of all counts, or of a share of the keys, chosen without
-            looking at the release; relative to the sum. None without a population or where it is not known.
-        shortfall: how far counters of a sketch may fall short of frequencies, for this population; 0 for others.
-        seconds: of processor time, an estimate; None without a population.
-        memory_bytes: at the peak, an estimate; None without a population.
-        note: what else to know.
-    """
-
-    mechanism: str
-    half: int | None
-    likely: int | None
-    nearly: int | None
-    at_least: bool
-    expected_keys: float | None
-    mean_absolute_error: float | None
-    root_mean_square_error: float | None
-    bounds_width: int | None
-    sum_error: float | None
-    shortfall: int
-    seconds: float | None
-    memory_bytes: float | None
-    note: str
+    mechanism: str  # its name; with sampling, the scheme beside it
+    half: int | None  # the smallest frequency reported with probability at least 50 %
+    likely: int | None  # the same for 95 %
+    nearly: int | None  # the same for 99.9 %
+    at_least: bool  # whether reporting probabilities, and what follows from them, are lower bounds rather than exact
+    expected_keys: float | None  # how many keys of the population are reported, on average
+    mean_absolute_error: float | None  # of `estimate`, over reported keys, or for a key of frequency `nearly`
+    root_mean_square_error: float | None  # the same, squared and averaged
+    bounds_width: int | None  # of 95 % bounds, `upper` - `lower`, for a key of that frequency
+    sum_error: float | None  # root mean square error of the estimated sum over a share of the keys, relative
+    shortfall: int  # how far counters of a sketch may fall short of frequencies, for this population; 0 for others
+    seconds: float | None  # of processor time, an estimate
+    memory_bytes: float | None  # at the peak, an estimate
+    note: str  # what else to know
 
 
 def make_forecast(planned: Planned, setting: Setting, population: Population | None, share: float) -> Forecast:
@@ -82,9 +64,10 @@ def make_forecast(planned: Planned, setting: Setting, population: Population | N
     first = [law.first_frequency(level) for level in (HALF, LIKELY, NEARLY)]
     half, likely, nearly = (None if found is None else found + shortfall for found in first)
     typical = next((found for found in (first[2], first[1]) if found), None)
-    absolute, square, sum_error, expected, cost, note = None, None, None, None, None, planned.note
+    absolute = square = sum_error = expected = seconds = memory = None
+    note = planned.note
     if population is not None:
-        cost = estimate_cost(planned.name, setting, population)
+        seconds, memory = _cost(planned.name, setting, population)
         if law.most_distinct is None or population.size <= law.most_distinct:
             chances = _chances(planned, population, shortfall)
             expected = float(population.keys @ chances) if law.lists_keys else None
@@ -108,8 +91,8 @@ def make_forecast(planned: Planned, setting: Setting, population: Population | N
         bounds_width=_width(law, typical) if setting.values else None,
         sum_error=sum_error,
         shortfall=shortfall,
-        seconds=None if cost is None else cost.seconds,
-        memory_bytes=None if cost is None else cost.memory_bytes,
+        seconds=seconds,
+        memory_bytes=memory,
         note=note,
     )
 
@@ -124,7 +107,7 @@ def _chances(planned: Planned, population: Population, shortfall: int) -> NDArra
         return _lower_chances(planned, population.frequencies)
     for place, frequency in enumerate(population.frequencies.tolist()):
         # A key whose counter may be gone is counted as hidden: the number of keys is a lower bound then.
-        exact = planned.reporting_probability(frequency - shortfall) if frequency > shortfall else Fraction(0)
+        exact = planned.law.chance(frequency - shortfall) if frequency > shortfall else Fraction(0)
         found[place] = float(exact)
         if exact >= _CERTAIN:  # it does not fall again, and a float cannot tell it from 1
             break
@@ -133,9 +116,9 @@ def _chances(planned: Planned, population: Population, shortfall: int) -> NDArra
 
 def _lower_chances(planned: Planned, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:
     """Lower bounds of them: at every frequency the probability of the last one before it that was looked at."""
-    last = planned.first_frequency(_CERTAIN_ENOUGH) or int(frequencies[-1])
+    last = planned.law.first_frequency(_CERTAIN_ENOUGH) or int(frequencies[-1])
     points = sorted({*range(1, min(last, _FINE)), *np.linspace(1, last, _LOOKED_AT).astype(np.int64).tolist()})
-    chances = np.array([0.0, *(float(planned.reporting_probability(point)) for point in points)])
+    chances = np.array([0.0, *(float(planned.law.chance(point)) for point in points)])
     return np.maximum.accumulate(chances)[np.searchsorted(points, frequencies, side="right")]
 
 
@@ -200,3 +183,30 @@ def _width(law: Reporting, frequency: int | None) -> int | None:
         return law.interval_width(frequency, _BETA)
     except InvalidParameter:
         return None
+
+
+def _cost(name: str, setting: Setting, population: Population) -> tuple[float, float]:
+    """Seconds of processor time and bytes at the peak that publishing such data takes: a line through measured runs.
+
+    Measured on one core of a small server (Zipf keys as strings of about 15 bytes in Parquet files, 10^6 and 4 10^6
+    rows, 10^5 and 10^6 possible keys). Other machines, longer keys and CSV files change it by a factor of a few; it
+    tells seconds from hours, and megabytes from what does not fit.
+    """
+    rows, keys = population.total, population.size
+    by_unit = setting.by_unit or setting.max_keys_per_unit > 1
+    seconds = _START_SECONDS + rows * (_PER_ROW + (_PER_ROW_BY_UNIT if by_unit else 0.0))
+    memory = _START_BYTES + rows * (_BYTES_PER_ROW_BY_UNIT if by_unit else 0.0)
+    chosen = None if name == TREE else mechanism_class(name.split(" ")[0])
+    if chosen is not None and chosen.bounded_memory:
+        memory += _BUFFERS
+    else:
+        seconds, memory = seconds + keys * _PER_KEY, memory + keys * _BYTES_PER_KEY
+    if " " in name:
+        seconds += _FOR_ROWS_OF_A_SCHEME + rows * 2 * _PER_ROW
+    if chosen is None:
+        seconds += (setting.levels or 1) * keys * _PER_KEY
+    elif chosen.costs is not None:
+        of, per_second, per_byte = chosen.costs
+        size = setting.capacity if of == "capacity" else setting.universe_size
+        seconds, memory = seconds + size * per_second, memory + size * per_byte
+    return seconds, memory

@@ -9,33 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.laws.base import Reporting
 from dptally.laws.prefix_levels import AllLevels
 from dptally.laws.registry import USUAL, mechanism_class, mechanism_names
 from dptally.laws.round_parameters import choose_round_law
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.spec import Request, Spec
-from dptally.planning.costs import TREE
 from dptally.privacy.composition import LARGEST_UNIT
 
-if TYPE_CHECKING:
-    from dptally.laws.base import Reporting
-
-__all__ = [
-    "Planned",
-    "Setting",
-    "choose_mechanisms",
-    "make_mechanism",
-    "planned_laws",
-    "sampled_name",
-    "spec_for",
-]
-
-_USUAL_CAPACITY = 10_000
+USUAL_CAPACITY = 10_000
+TREE = "heavy_hitters"
+"""The name of trees of prefixes in a plan."""
 
 
 @dataclass(frozen=True)
@@ -49,52 +38,30 @@ class _Sized:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that decides which laws there are. Public.
+    """Everything that decides which laws there are. Public."""
 
-    Attributes:
-        epsilon: for the unit.
-        delta: for the unit; 0 for mechanisms over a universe alone.
-        max_keys_per_unit: bound on what one unit touches.
-        by_unit: whether rows belong to units of a column, of which a unit may have several.
-        values: whether values are released.
-        sampling: how keys are sampled, or None.
-        capacity: of sketches, of sparse and compact releases.
-        universe: name of the universe, or None.
-        universe_size: how many keys it has.
-        levels: how many levels a tree of prefixes has, or None for no tree.
-        rows: the supposed number of counts, where a sampling rate depends on it.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
+    epsilon: Fraction  # for the unit
+    delta: Fraction  # for the unit; 0 for mechanisms over a universe alone
     max_keys_per_unit: int = 1
-    by_unit: bool = False
+    by_unit: bool = False  # whether rows belong to units of a column, of which a unit may have several
     values: bool = True
     sampling: Scheme | None = None
-    capacity: int = _USUAL_CAPACITY
+    capacity: int = USUAL_CAPACITY  # of sketches, of sparse and compact releases
     universe: str | None = None
     universe_size: int = 0
-    levels: int | None = None
-    rows: int | None = None
+    levels: int | None = None  # of a tree of prefixes, or None for no tree
+    rows: int | None = None  # the supposed number of counts, where a sampling rate depends on it
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One mechanism of a plan.
+    """One mechanism of a plan."""
 
-    Attributes:
-        name: as in `publish`; with sampling, the scheme beside it.
-        law: of one key.
-        at_least: whether reporting probabilities are lower bounds rather than exact.
-        note: what else to know, in a sentence; may be empty.
-        of_counters: whether counts are those of a sketch.
-    """
-
-    name: str
-    law: Reporting
-    at_least: bool = False
-    note: str = ""
-    of_counters: bool = False
+    name: str  # as in `publish`; with sampling, the scheme beside it
+    law: Reporting  # of one key
+    at_least: bool = False  # whether reporting probabilities are lower bounds rather than exact
+    note: str = ""  # what else to know, in a sentence
+    of_counters: bool = False  # whether counts are those of a sketch
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The probability that a key of this frequency is reported."""
@@ -103,6 +70,11 @@ class Planned:
     def first_frequency(self, probability: Fraction) -> int | None:
         """The smallest frequency reported with at least this probability, or None."""
         return self.law.first_frequency(probability)
+
+    @property
+    def hides(self) -> bool:
+        """Whether a key may be left out; a mechanism that answers for every key has nothing to report."""
+        return self.law.first_frequency(Fraction(1, 2)) != 0
 
 
 def sampled_name(scheme: Scheme) -> str:
@@ -130,14 +102,14 @@ def planned_laws(
         mechanisms: names to leave out the others; None for all that apply.
 
     >>> sorted(planned_laws(1, "1e-6"))
-    ['gaussian', 'misra_gries', 'sample_and_threshold', 'stability', 'weighted_sample']
+    ['gaussian', 'misra_gries', 'rounds', 'sample_and_threshold', 'stability', 'weighted_sample']
     """
     setting = Setting(
         as_epsilon(epsilon),
         Fraction(0) if delta is None else as_delta(delta),
         as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT),
         sampling=sampling,
-        capacity=_USUAL_CAPACITY if capacity is None else as_count("capacity", capacity, largest=1 << 30),
+        capacity=USUAL_CAPACITY if capacity is None else as_count("capacity", capacity, largest=1 << 30),
     )
     planned, _ = choose_mechanisms(setting, mechanisms)
     return {each.name: each.law for each in planned}
@@ -146,11 +118,7 @@ def planned_laws(
 def choose_mechanisms(
     setting: Setting, only: Sequence[str] | None = None
 ) -> tuple[tuple[Planned, ...], dict[str, str]]:
-    """The mechanisms that apply, and for the others the reason why they do not, in a sentence.
-
-    Raises:
-        InvalidParameter: if none applies, with the reasons.
-    """
+    """The mechanisms that apply, of which there is at least one, and for the others the reason why they do not."""
     names = [name for name in mechanism_names() if not mechanism_class(name).pure]
     names += [TREE, *(name for name in mechanism_names() if mechanism_class(name).pure)]
     if setting.sampling is not None:
@@ -173,11 +141,7 @@ def choose_mechanisms(
 
 
 def make_mechanism(name: str, setting: Setting) -> Planned:
-    """One mechanism with its law.
-
-    Raises:
-        InvalidParameter: with the reason why it does not apply.
-    """
+    """One mechanism with its law, or an InvalidParameter with the reason why it does not apply."""
     if setting.sampling is None or name != sampled_name(setting.sampling):
         setting = replace(setting, sampling=None, rows=None)
     return _make(name, setting)
@@ -192,11 +156,7 @@ def _make(name: str, setting: Setting) -> Planned:
 
 
 def spec_for(name: str, setting: Setting) -> Spec:
-    """The spec of a mechanism by name, as `publish` would have it.
-
-    Raises:
-        InvalidParameter: with the reason why it does not apply.
-    """
+    """The spec of a mechanism by name, as `publish` would have it, or the reason why it does not apply."""
     chosen = mechanism_class(name.split(" ")[0])
     wanted: dict[str, Any] = {"capacity": setting.capacity}
     if setting.universe is not None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dptally.laws.registry import mechanism_class
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
-from dptally.planning.costs import TREE
-from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.planning.mechanisms import TREE
+from dptally.report.contents import Report, Section, Tile, command, facts, figure, number_table, paragraph, put_together
 from dptally.report.curves_chart import curves_chart
 from dptally.report.markup import Child, join, tag
-from dptally.report.page import put_together
 
 if TYPE_CHECKING:
     from dptally.planning.plans import Plan
-
-__all__ = ["plan_page", "plan_report"]
 
 _CHANCES = 4  # columns of the table of mechanisms: the name and three frequencies
 _LEGEND = "Mean error: of the estimate of a reported key. Bounds: half the width of 95 % bounds."
@@ -67,22 +63,23 @@ def plan_report(plan: Plan) -> Report:
 
 
 def _curves(plan: Plan) -> dict[str, ReportingCurve]:
-    """The curves of mechanisms that do not report every key anyway."""
-    reporting = [each for each in plan.mechanisms if each.first_frequency(Fraction(1, 2)) != 0]
     # A sketch may fall short of counts, which the table includes where the data is supposed.
-    return {f"{each.name} (by counter)" if each.of_counters else each.name: reporting_curve(each.law)
-            for each in reporting}  # fmt: skip
+    return {
+        f"{each.name} (by counter)" if each.of_counters else each.name: reporting_curve(each.law)
+        for each in plan.mechanisms
+        if each.hides
+    }
 
 
 def _tiles(plan: Plan) -> tuple[Tile, ...]:
     best = next((each for each in plan.forecasts if each.mechanism == plan.recommended), None)
     tiles = [
-        Tile(f"{float(plan.epsilon):.6g}", "epsilon: how much may show of one unit"),
-        Tile(f"{float(plan.delta):.6g}", "delta: the chance of an exception"),
-        Tile(f"{plan.max_keys_per_unit:,}", "keys at most of one unit are counted"),
+        (f"{float(plan.epsilon):.6g}", "epsilon: how much may show of one unit"),
+        (f"{float(plan.delta):.6g}", "delta: the chance of an exception"),
+        (f"{plan.max_keys_per_unit:,}", "keys at most of one unit are counted"),
     ]
     if best is not None and best.half:
-        tiles.append(Tile(f"{best.half:,}", f"is the frequency that appears half the time, by {best.mechanism}"))
+        tiles.append((f"{best.half:,}", f"is the frequency that appears half the time, by {best.mechanism}"))
     return tuple(tiles)
 
 

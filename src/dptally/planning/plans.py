@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dptally.files import check_target
 from dptally.laws.reporting_curves import reporting_curves, useful_frequencies
+from dptally.planning.forecasts import Forecast
+from dptally.planning.mechanisms import Planned
+from dptally.planning.populations import Population
+from dptally.planning.requirements import Need
+from dptally.report.writing import save_page
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
-
-    from dptally.planning.forecasts import Forecast
-    from dptally.planning.mechanisms import Planned
-    from dptally.planning.populations import Population
-    from dptally.planning.requirements import Need
-
-__all__ = ["Plan", "PlanLine"]
 
 _PUBLIC_EXAMPLE = (
     "The example must be public: this plan shows what it holds, and nothing protects it. "
@@ -29,29 +27,16 @@ _PUBLIC_EXAMPLE = (
 
 @dataclass(frozen=True)
 class PlanLine:
-    """What one bound on keys per unit leads to, with the mechanism "weighted_sample".
-
-    Attributes:
-        max_keys_per_unit: the bound.
-        key_epsilon: what one key's law may spend.
-        key_delta: what one key's law may spend.
-        half: the smallest frequency reported with probability at least 50 %; None if sampling takes no key so often.
-        likely: the same for 95 %.
-        always: the smallest frequency that is always reported.
-        always_if_divided: the same if epsilon and delta were divided by the number of keys instead.
-        mean_absolute_error: of `estimate`, for frequencies that are always reported; None without values and with
-            sampling.
-        root_mean_square_error: likewise.
-    """
+    """What one bound on keys per unit leads to, with the mechanism "weighted_sample"."""
 
     max_keys_per_unit: int
-    key_epsilon: float
+    key_epsilon: float  # what one key's law may spend
     key_delta: float
-    half: int | None
-    likely: int | None
-    always: int | None
-    always_if_divided: int | None
-    mean_absolute_error: float | None
+    half: int | None  # smallest frequency reported with probability at least 50 %; None if sampling takes none so often
+    likely: int | None  # the same for 95 %
+    always: int | None  # the smallest frequency that is always reported
+    always_if_divided: int | None  # the same if epsilon and delta were divided by the number of keys instead
+    mean_absolute_error: float | None  # of `estimate`, where always reported; None without values and with sampling
     root_mean_square_error: float | None
 
 
@@ -202,26 +187,21 @@ class Plan:
         """
         import polars as pl
 
-        laws = {each.name: each.law for each in self.mechanisms if each.first_frequency(Fraction(1, 2)) != 0}
+        laws = {each.name: each.law for each in self.mechanisms if each.hides}
         points = list(useful_frequencies(laws.values()) if frequencies is None else frequencies)
         return pl.DataFrame({"frequency": points, **reporting_curves(laws, points)})
 
     def save_page(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as one HTML file that needs no network."""
-        from pathlib import Path
-
-        from dptally.files import check_target, complete_or_absent
         from dptally.planning.page import plan_page
 
         target = Path(path)
         check_target(target, overwrite=overwrite)
-        with complete_or_absent(target, overwrite=overwrite) as file:
-            file.write(plan_page(self).encode())
+        save_page(plan_page(self), target, overwrite=overwrite)
 
     def describe(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
         people = self.population
-        found = self.need
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -233,31 +213,13 @@ class Plan:
             "capacity": self.capacity,
             "asked": None if self.asked is None else asdict(self.asked),
             "others": [asdict(line) for line in self.others],
-            "population": None
-            if people is None
-            else {
-                "told": people.told,
-                "must_be_public": people.from_example,
-                "keys": people.size,
-                "counts": people.total,
-            },
+            "population": None if people is None else people.describe(),
             "share": self.share,
             "forecasts": [asdict(forecast) for forecast in self.forecasts],
             "left_out": self.left_out,
             "recommended": self.recommended,
             "recommendation": self.recommendation,
-            "need": None
-            if found is None
-            else {
-                "sought": found.sought,
-                "frequency": found.frequency,
-                "probability": str(found.probability),
-                "answers": {
-                    name: None if number is None else number if isinstance(number, int) else str(number)
-                    for name, number in found.answers.items()
-                },
-                "answer": str(found),
-            },
+            "need": None if self.need is None else self.need.describe(),
             "curves": {name: column.to_list() for name, column in self.curves().to_dict().items()},
         }
 
@@ -278,13 +240,9 @@ def _frequency(frequency: int | None) -> str:
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    return (
-        f"{seconds:.2g} s"
-        if seconds < 100
-        else f"{seconds / 60:,.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:,.0f} h"
-    )
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
 
 
 def _bytes(size: float | None) -> str:

@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["Population", "example_population", "listed_population", "zipf_population"]
 
 _MOST_ROWS = 10**15
 _MOST_KEYS = 10**9
@@ -27,19 +23,12 @@ _BLOCK = Fraction(1, 100)  # ranks within 1 % of each other share their mean
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Distinct frequencies, and how many keys are expected to have each. Public, whatever it was made from.
+    """Distinct frequencies, and how many keys are expected to have each. Public, whatever it was made from."""
 
-    Attributes:
-        frequencies: increasing, at least 1.
-        keys: how many keys have each; not whole where the population is drawn at random.
-        told: where it comes from, as part of a sentence.
-        from_example: whether a file or a list was looked at, which must then be public.
-    """
-
-    frequencies: NDArray[np.int64]
-    keys: NDArray[np.float64]
-    told: str
-    from_example: bool
+    frequencies: NDArray[np.int64]  # increasing, at least 1
+    keys: NDArray[np.float64]  # how many have each; not whole where the population is drawn at random
+    told: str  # where it comes from, as part of a sentence
+    from_example: bool  # whether a file or a list was looked at, which must then be public
 
     @property
     def size(self) -> float:
@@ -50,6 +39,10 @@ class Population:
     def total(self) -> float:
         """The sum of all frequencies."""
         return float(self.keys @ self.frequencies)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"told": self.told, "must_be_public": self.from_example, "keys": self.size, "counts": self.total}
 
     def sketch_shortfall(self, capacity: int) -> int:
         """The most that a Misra-Gries counter can fall short of its key's frequency, whatever the order of rows.

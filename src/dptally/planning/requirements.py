@@ -9,10 +9,12 @@ choice of a law make a step back somewhere, the answer is still a point with exa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_fraction
@@ -20,29 +22,18 @@ from dptally.exact.searching import first_near
 from dptally.planning.mechanisms import Setting, make_mechanism
 from dptally.privacy.composition import LARGEST_UNIT
 
-__all__ = ["Need", "Sought", "as_probability", "find_need", "grid_value", "settled"]
-
 Sought = Literal["epsilon", "delta", "max_keys_per_unit"]
-_EPSILON_WHOLE, _EPSILON_RANGE = 100, (-3, 1)  # mantissas 100 .. 999, from 0.001 to below 32
-_DELTA_WHOLE, _DELTA_RANGE = 10, (-18, -2)  # mantissas 10 .. 99, from 1e-18 to below 0.1
 _LARGEST_EPSILON = 32
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one mechanism needs to report keys of a frequency with a probability.
+    """What each mechanism needs to report keys of a frequency with a probability."""
 
-    Attributes:
-        sought: "epsilon" or "delta" (the smallest that will do), or "max_keys_per_unit" (the largest).
-        frequency: of the keys that are to be reported.
-        probability: with which they are to be reported, exact.
-        answers: for each mechanism the number, or None where none of the grid will do. `Fraction`, or int for keys.
-    """
-
-    sought: Sought
+    sought: Sought  # the smallest epsilon or delta that will do, or the largest number of keys per unit
     frequency: int
     probability: Fraction
-    answers: dict[str, Fraction | int | None]
+    answers: dict[str, Fraction | int | None]  # by mechanism; None where none of the grid will do
 
     @property
     def best(self) -> tuple[str, Fraction | int] | None:
@@ -70,6 +61,11 @@ class Need:
             return f"A unit may have at most {keys} {asked}, with {name}."
         return f"The smallest {self.sought} {asked} is {float(number):.3g}, with {name}."
 
+    def describe(self) -> dict[str, Any]:
+        """Plain data for JSON; fractions are text."""
+        answers = {name: str(found) if isinstance(found, Fraction) else found for name, found in self.answers.items()}
+        return {**vars(self), "probability": str(self.probability), "answers": answers, "answer": str(self)}
+
 
 _WORDS = {"epsilon": "epsilon", "delta": "delta", "max_keys_per_unit": "number of keys per unit"}
 
@@ -85,26 +81,25 @@ def as_probability(number: object) -> Fraction:
     return chance
 
 
-def grid_value(sought: Sought, place: int) -> Fraction:
-    """The number at a place of the grid, from 0 on; for keys per unit from the largest on, so that all grids rise.
+@lru_cache
+def grid_of(sought: Sought) -> Sequence[Fraction | int]:
+    """The numbers that are looked at, each of which reports more than the one before: keys per unit fall, others rise.
 
-    >>> [str(grid_value("epsilon", place)) for place in (0, 1, 900)]
-    ['1/1000', '101/100000', '1/100']
+    >>> [str(grid_of("epsilon")[place]) for place in (0, 1, 900, -1)]
+    ['1/1000', '101/100000', '1/100', '32']
     """
     if sought == "max_keys_per_unit":
-        return Fraction(LARGEST_UNIT - place)
-    whole, (lowest, _) = _grid_of(sought)
-    exponent, mantissa = divmod(place, 9 * whole)
-    return (whole + mantissa) * Fraction(10) ** (lowest + exponent) / whole
+        return range(LARGEST_UNIT, 0, -1)
+    smallest, powers = (100, range(-3, 2)) if sought == "epsilon" else (10, range(-18, -1))
+    mantissas = [Fraction(number, smallest) for number in range(smallest, 10 * smallest)]
+    numbers = [mantissa * Fraction(10) ** power for power in powers for mantissa in mantissas]
+    return [number for number in numbers if number <= _LARGEST_EPSILON]
 
 
 def settled(setting: Setting, sought: Sought, number: Fraction | int) -> Setting:
     """The setting with what was sought put in."""
-    if sought == "max_keys_per_unit":
-        return replace(setting, max_keys_per_unit=int(number))
-    if sought == "epsilon":
-        return replace(setting, epsilon=Fraction(number))
-    return replace(setting, delta=Fraction(number))
+    change: dict[str, Any] = {sought: int(number) if sought == "max_keys_per_unit" else Fraction(number)}
+    return replace(setting, **change)
 
 
 def find_need(names: list[str], setting: Setting, sought: Sought, frequency: object, probability: object) -> Need:
@@ -112,44 +107,23 @@ def find_need(names: list[str], setting: Setting, sought: Sought, frequency: obj
     wanted = as_count("frequency", frequency, largest=1 << 40)
     chance = as_probability(probability)
     answers: dict[str, Fraction | int | None] = {}
+    grid = grid_of(sought)
+
+    def reached(name: str, place: int) -> bool:
+        """Whether the law at a place of the grid reports the frequency with the probability; exact."""
+        try:
+            planned = make_mechanism(name, settled(setting, sought, grid[place]))
+        except InvalidParameter:
+            return False  # out of what this law can do: too little of everything
+        return planned.law.chance(wanted) >= chance
+
     for name in names:
         guess = _place_of(sought, _first_guess(sought, setting, wanted))
         if sought == "epsilon":
             guess = _scaled_guess(name, setting, guess, wanted, chance)
-        place = first_near(_reaches(name, setting, sought, wanted, chance), guess, 0, _size(sought) - 1)
-        found = None if place is None else grid_value(sought, place)
-        answers[name] = int(found) if found is not None and sought == "max_keys_per_unit" else found
+        place = first_near(partial(reached, name), guess, 0, len(grid) - 1)
+        answers[name] = None if place is None else grid[place]
     return Need(sought, wanted, chance, answers)
-
-
-def _reaches(
-    name: str, setting: Setting, sought: Sought, frequency: int, probability: Fraction
-) -> Callable[[int], bool]:
-    """Whether the law at a place of the grid reports the frequency with the probability; exact."""
-
-    def reached(place: int) -> bool:
-        try:
-            planned = make_mechanism(name, settled(setting, sought, grid_value(sought, place)))
-        except InvalidParameter:
-            return False  # out of what this law can do: too little of everything
-        return planned.reporting_probability(frequency) >= probability
-
-    return reached
-
-
-def _grid_of(sought: Sought) -> tuple[int, tuple[int, int]]:
-    """The smallest mantissa, and the powers of ten from the first to the last."""
-    return (_EPSILON_WHOLE, _EPSILON_RANGE) if sought == "epsilon" else (_DELTA_WHOLE, _DELTA_RANGE)
-
-
-def _size(sought: Sought) -> int:
-    """How many places the grid has."""
-    if sought == "max_keys_per_unit":
-        return LARGEST_UNIT
-    whole, (lowest, highest) = _grid_of(sought)
-    if sought == "epsilon":
-        return (highest - lowest) * 9 * whole + (_LARGEST_EPSILON - 10) * whole // 10 + 1
-    return (highest - lowest + 1) * 9 * whole
 
 
 # ---- floating point from here on: where to start looking, which decides nothing ----
@@ -168,9 +142,9 @@ def _first_guess(sought: Sought, setting: Setting, frequency: int) -> float:
 def _scaled_guess(name: str, setting: Setting, place: int, frequency: int, probability: Fraction) -> int:
     """Frequencies at which keys are reported are nearly proportional to 1 / epsilon: two steps lead close."""
     for _ in range(2):
-        epsilon = grid_value("epsilon", place)
+        epsilon = Fraction(grid_of("epsilon")[place])
         try:
-            found = make_mechanism(name, replace(setting, epsilon=epsilon)).first_frequency(probability)
+            found = make_mechanism(name, replace(setting, epsilon=epsilon)).law.first_frequency(probability)
         except InvalidParameter:
             return place
         if not found:
@@ -183,9 +157,4 @@ def _place_of(sought: Sought, value: float) -> int:
     """The place of the grid nearest below a number."""
     if sought == "max_keys_per_unit":
         return LARGEST_UNIT - max(1, min(LARGEST_UNIT, round(value)))
-    whole, (lowest, highest) = _grid_of(sought)
-    decade = math.log10(max(value, 10.0**lowest))
-    exponent = min(math.floor(decade), highest)
-    mantissa = min(9.999, 10.0 ** (decade - exponent))
-    place: int = (exponent - lowest) * 9 * whole + math.floor((mantissa - 1) * whole)
-    return min(_size(sought) - 1, place)
+    return max(0, bisect_right(grid_of(sought), value) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.laws.specs.compact import Compact
@@ -12,14 +12,9 @@ from dptally.laws.specs.dense import Dense
 from dptally.laws.specs.sparse import Sparse
 from dptally.laws.specs.stability import Stability
 from dptally.laws.top_k_noise import least_possible_error
-from dptally.planning.mechanisms import spec_for
+from dptally.planning.mechanisms import Setting, spec_for
 from dptally.planning.plans import Plan
 from dptally.universes.listed_keys import LARGEST_LIST
-
-if TYPE_CHECKING:
-    from dptally.planning.mechanisms import Setting
-
-__all__ = ["AskedFor", "UniverseLine", "UniversePlan", "compare_over_universe"]
 
 AskedFor = Literal["frequent", "any"]
 _BETA = Fraction(1, 20)
@@ -27,40 +22,25 @@ _BETA = Fraction(1, 20)
 
 @dataclass(frozen=True)
 class UniverseLine:
-    """What one mechanism leads to; errors at 95 %.
-
-    Attributes:
-        mechanism: its name.
-        half: the smallest frequency released with probability at least 50 %.
-        likely: the same for 95 %.
-        key_error: of the value of one key that is released.
-        simultaneous_error: of all keys of the universe ("dense", "sparse", for which what is not released counts as 0)
-            or of as many keys as the capacity, chosen in advance ("compact"); None where there is no bound.
-        least_possible_error: for "sparse", what no pure release of so many keys can go below, for all keys at once
-            [BV19, Thm. 7.2].
-    """
+    """What one mechanism leads to; errors at 95 %."""
 
     mechanism: str
-    half: int | None
-    likely: int | None
-    key_error: int
+    half: int | None  # the smallest frequency released with probability at least 50 %
+    likely: int | None  # the same for 95 %
+    key_error: int  # of the value of one key that is released
+    # Of all keys of the universe ("dense", "sparse", for which what is not released counts as 0) or of as many keys as
+    # the capacity, chosen in advance ("compact"); None where there is no bound.
     simultaneous_error: int | None
-    least_possible_error: float | None = None
+    least_possible_error: float | None = None  # for "sparse", of any pure release of so many keys [BV19, Thm. 7.2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UniversePlan(Plan):
-    """The forecast for a universe: also a line for each mechanism over it, with errors for many keys at once.
-
-    Attributes:
-        universe: its name.
-        size: how many keys it has.
-        lines: for the mechanisms over the universe, and "stability" where there is a delta.
-    """
+    """The forecast for a universe: also a line for each mechanism over it, with errors for many keys at once."""
 
     universe: str
-    size: int
-    lines: tuple[UniverseLine, ...]
+    size: int  # how many keys it has
+    lines: tuple[UniverseLine, ...]  # for the mechanisms over the universe, and "stability" where there is a delta
 
     @property
     def sentence(self) -> str:
@@ -79,62 +59,45 @@ class UniversePlan(Plan):
 
 
 def compare_over_universe(setting: Setting, asked_for: AskedFor | None) -> dict[str, Any]:
-    """Compare the mechanisms that a universe allows, and recommend one: what a `UniversePlan` has beside a `Plan`.
-
-    Args:
-        setting: with a universe.
-        asked_for: "frequent" if the question is which keys are frequent, "any" if keys will be asked for one by one.
-    """
+    """Compare the mechanisms that a universe allows, and recommend one: what a `UniversePlan` has beside a `Plan`."""
     if asked_for not in (None, "frequent", "any"):
         raise InvalidParameter(f"asked_for must be 'frequent' or 'any', got {str(asked_for)[:40]!r}.")
-    lines = [_sparse(setting), _compact(setting)]
-    if setting.universe_size <= LARGEST_LIST:
-        lines.insert(0, _dense(setting))
+    size, capacity = setting.universe_size, setting.capacity
+    lines = []
+    if size <= LARGEST_LIST:
+        dense = spec_for(Dense.name, setting).law
+        errors = dense.error_quantile(_BETA), dense.simultaneous_error(_BETA, size)
+        lines.append(UniverseLine(Dense.name, 0, 0, *errors))
+    sparse = spec_for(Sparse.name, setting).law
+    errors = sparse.noise_error(_BETA), sparse.simultaneous_error(_BETA)
+    least = least_possible_error(setting.epsilon, size, capacity, _BETA)
+    lines.append(UniverseLine(Sparse.name, *_frequencies(sparse), *errors, least))
+    compact = spec_for(Compact.name, setting).law
+    lines.append(UniverseLine(Compact.name, 0, 0, compact.error(_BETA), compact.error(_BETA / capacity)))
     if setting.delta:
-        lines.append(_stability(setting))
+        stability = spec_for(Stability.name, replace(setting, sampling=None, values=True)).law
+        lines.append(UniverseLine(Stability.name, *_frequencies(stability), _noise_error(stability), None))
     name, sentence = _recommend({line.mechanism: line for line in lines}, asked_for)
     return {
         "universe": setting.universe,
-        "size": setting.universe_size,
+        "size": size,
         "lines": tuple(lines),
         "recommended": name,
         "recommendation": sentence,
     }
 
 
-def _dense(setting: Setting) -> UniverseLine:
-    law = spec_for(Dense.name, setting).law
-    return UniverseLine(
-        Dense.name, 0, 0, law.error_quantile(_BETA), law.simultaneous_error(_BETA, setting.universe_size)
-    )
+def _frequencies(law: Any) -> tuple[int | None, int | None]:
+    return law.first_frequency(Fraction(1, 2)), law.first_frequency(1 - _BETA)
 
 
-def _sparse(setting: Setting) -> UniverseLine:
-    law = spec_for(Sparse.name, setting).law
-    return UniverseLine(
-        Sparse.name,
-        law.first_frequency(Fraction(1, 2)),
-        law.first_frequency(1 - _BETA),
-        law.noise_error(_BETA),
-        law.simultaneous_error(_BETA),
-        least_possible_error(setting.epsilon, setting.universe_size, setting.capacity, _BETA),
-    )
-
-
-def _compact(setting: Setting) -> UniverseLine:
-    law = spec_for(Compact.name, setting).law
-    return UniverseLine(Compact.name, 0, 0, law.error(_BETA), law.error(_BETA / setting.capacity))
-
-
-def _stability(setting: Setting) -> UniverseLine:
-    law = spec_for(Stability.name, replace(setting, sampling=None, values=True)).law
-    half, likely = law.first_frequency(Fraction(1, 2)), law.first_frequency(1 - _BETA)
-    error = next(
+def _noise_error(law: Any) -> int:
+    """The smallest error that noise exceeds in at most 5 % of draws."""
+    return next(
         error
         for error in range(law.reach + 1)
         if sum(chance for noise, chance in law.noise_law.items() if abs(noise) > error) <= _BETA
     )
-    return UniverseLine(Stability.name, half, likely, error, None)
 
 
 def _recommend(lines: dict[str, UniverseLine], asked_for: AskedFor | None) -> tuple[str, str]:

@@ -32,15 +32,8 @@ def share_between_keys(epsilon: Fraction, delta: Fraction, keys: int) -> tuple[F
     """Choose (e, d) for each of `keys` keys, so that together they are (epsilon, delta)-differentially private.
 
     The e taken maximises the expected number of reported keys of a reference population in which the number of keys of
-    frequency w falls like 1/w^2 (Zipf's law with exponent 1).
-
-    Args:
-        epsilon: for the unit.
-        delta: for the unit.
-        keys: how many keys a unit may touch, at least 1.
-
-    Returns:
-        tuple: exact e and d for one key; ``(epsilon, delta)`` itself when `keys` is 1.
+    frequency w falls like 1/w^2 (Zipf's law with exponent 1). Returns exact e and d for one key; ``(epsilon, delta)``
+    itself when `keys` is 1.
     """
     if keys == 1:
         return epsilon, delta
@@ -76,7 +69,7 @@ def largest_key_delta(key_epsilon: Fraction, epsilon: Fraction, delta: Fraction,
     total_low = math.floor(exp_bounds(epsilon, _SCALE)[0] * one)
     high_powers = [one]
     for _ in range(keys):
-        high_powers.append(_multiply_up(high_powers[-1], high))
+        high_powers.append(-((-high_powers[-1] * high) >> _SCALE))  # rounded up
     excess, ways, low_power = 0, 1, one
     for j in range(keys + 1):
         if (keys - j) * key_epsilon <= epsilon + j * key_epsilon:
@@ -96,10 +89,6 @@ def largest_key_delta(key_epsilon: Fraction, epsilon: Fraction, delta: Fraction,
         else:
             refused = middle
     return Fraction(allowed, one)
-
-
-def _multiply_up(first: int, second: int) -> int:
-    return -((-first * second) >> _SCALE)
 
 
 def _power_down(base: int, exponent: int) -> int:

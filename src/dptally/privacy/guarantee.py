@@ -7,27 +7,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["CONDITIONS", "Guarantee", "Record", "guarantee_in_words"]
-
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class Record:
-    """Where a ledger has the spending of a release. Public, so it must tell nothing about other spendings.
+    """Where a ledger has the spending of a release. Public, so it must tell nothing about other spendings."""
 
-    Attributes:
-        release_id: 128 random bits as hexadecimal text, of this release alone.
-        ledger_id: the ledger's own 128 random bits.
-        entry: which entry of the ledger; None, as numbers tell how many attempts there were before. Releases made with
-            earlier versions have one.
-        entry_hash: the hash of the entry's first row in the ledger's chain, which stands for all of the history before;
-            under a secret key of the ledger, so that no guess about that history can be tested with it.
-    """
-
-    release_id: str
-    ledger_id: str
+    release_id: str  # 128 random bits as hexadecimal text, of this release alone
+    ledger_id: str  # the ledger's own 128 random bits
+    # which entry of the ledger; None, as numbers tell how many attempts there were before. Releases made with earlier
+    # versions have one
     entry: int | None
+    # the hash of the entry's first row in the ledger's chain, which stands for all of the history before; under a
+    # secret key of the ledger, so that no guess about that history can be tested with it
     entry_hash: str
 
     def facts(self) -> dict[str, str | int | None]:
@@ -43,8 +36,7 @@ class Record:
     def read(cls, facts: Any) -> Record | None:
         """From plain data; None where there is none, as in files of releases that no ledger has.
 
-        Raises:
-            ValueError: for data that is no record.
+        Raises ValueError for data that is no record.
         """
         if facts is None:
             return None
@@ -65,6 +57,7 @@ CONDITIONS: Mapping[str, int | Fraction | None] = {
     "sketches": 1,
     "elements_per_unit": 1,
     "most_distinct_keys": None,
+    "rounds": 1,
 }
 """Facts that belong to some mechanisms, and what they are where a guarantee does not name them."""
 
@@ -92,6 +85,7 @@ class Guarantee:
               rows, and where `max_keys_per_unit` bounds what a unit adds.
             - most_distinct_keys: the number of distinct keys that the data was declared to have at most, where the
               guarantee compares such data sets only; None where it compares all.
+            - rounds: in how many rounds keys were looked for; `max_keys_per_unit` is for each of them.
     """
 
     epsilon: Fraction
@@ -135,7 +129,8 @@ class Guarantee:
             bound = f"All distinct keys of each {self.unit!r} are counted, each once."
         else:
             keys, are = ("key", "is") if self.max_keys_per_unit == 1 else ("distinct keys", "are")
-            most = f"At most {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
+            rounds = f"In each of {self.rounds} rounds at most" if self.rounds > 1 else "At most"
+            most = f"{rounds} {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
             bound = f"{most}, chosen uniformly at random, {are} counted."
         return (
             f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()} "

@@ -19,8 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from dptally.errors import InvalidParameter
-
-__all__ = ["Part", "Spending", "law_part"]
+from dptally.privacy.stored_facts import read_fraction
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
 _PROFILED = frozenset({"WeightedSample", "Stability", "SampleAndThreshold"})
@@ -29,20 +28,15 @@ _MOST_COPIES = 1 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """Some draws of one kind.
+    """Some draws of one kind."""
 
-    Attributes:
-        epsilon: each draw is (epsilon, delta)-private.
-        delta: each draw is (epsilon, delta)-private.
-        copies: how many draws of this kind one unit can influence; in all of them it moves a count by one, in the same
-            direction, or not at all.
-        law: name and parameters of the law of each draw, where its profile is known; None where epsilon and delta are
-            all there is.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
+    epsilon: Fraction  # each draw is (epsilon, delta)-private
+    delta: Fraction  # each draw is (epsilon, delta)-private
+    # how many draws of this kind one unit can influence; in all of them it moves a count by one, in the same direction,
+    # or not at all
     copies: int = 1
+    # name and parameters of the law of each draw, where its profile is known; None where epsilon and delta are all
+    # there is
     law: tuple[tuple[str, Any], ...] | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -59,20 +53,13 @@ class Part:
 class Spending:
     """What one release spends; see the top of this module.
 
-    Attributes:
-        mechanism: its name, as in `Guarantee.mechanism`.
-        epsilon: exact.
-        delta: exact.
-        parts: what it consists of.
-
-    Raises:
-        InvalidParameter: for an event that nobody knows how to account for.
+    Raises InvalidParameter for an event that nobody knows how to account for.
     """
 
-    mechanism: str
-    epsilon: Fraction
-    delta: Fraction
-    parts: tuple[Part, ...] = ()
+    mechanism: str  # its name, as in `Guarantee.mechanism`
+    epsilon: Fraction  # exact
+    delta: Fraction  # exact
+    parts: tuple[Part, ...] = ()  # what it consists of
 
     def __post_init__(self) -> None:
         if not (isinstance(self.mechanism, str) and _NAME.fullmatch(self.mechanism)):
@@ -105,20 +92,19 @@ class Spending:
     def read(cls, facts: Any) -> Spending:
         """From plain data.
 
-        Raises:
-            InvalidParameter: for an event that is unknown or damaged.
+        Raises InvalidParameter for an event that is unknown or damaged.
         """
         try:
             parts = tuple(
                 Part(
-                    _fraction(part["epsilon"]),
-                    _fraction(part["delta"]),
+                    read_fraction(part["epsilon"]),
+                    read_fraction(part["delta"]),
                     _whole(part["copies"]),
                     None if part["law"] is None else tuple(sorted(part["law"].items())),
                 )
                 for part in facts["parts"]
             )
-            return cls(facts["mechanism"], _fraction(facts["epsilon"]), _fraction(facts["delta"]), parts)
+            return cls(facts["mechanism"], read_fraction(facts["epsilon"]), read_fraction(facts["delta"]), parts)
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
             if isinstance(error, InvalidParameter):
                 raise
@@ -139,12 +125,6 @@ def law_part(law: Any, copies: int) -> Part:
 def _plain(law: tuple[tuple[str, Any], ...]) -> bool:
     """Whether all parameters of a law are numbers, texts or nothing."""
     return all(isinstance(value, str | int | float | None) for _, value in law)
-
-
-def _fraction(text: object) -> Fraction:
-    """Whole numbers with a stroke between them: no exponents, which a few letters can make endless."""
-    numerator, _, denominator = str(text).partition("/")
-    return Fraction(int(numerator), int(denominator or "1"))
 
 
 def _whole(number: object) -> int:

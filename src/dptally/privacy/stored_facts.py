@@ -17,19 +17,10 @@ from dptally.privacy.guarantee import CONDITIONS, Guarantee, Record
 from dptally.verifiers.compact import CompactCertificate
 from dptally.verifiers.tables import Certificate
 
-__all__ = ["DAMAGE", "facts_of", "read_certificate", "read_fraction", "read_guarantee", "read_json"]
-
 DAMAGE: tuple[type[Exception], ...] = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    NotImplementedError,
-    OSError,
-    TypeError,
-    ValueError,
+    ArithmeticError, AttributeError, LookupError, RecursionError, NotImplementedError, OSError, TypeError, ValueError,
     DptallyError,
-)
+)  # fmt: skip
 """What reading facts may raise when they are not what was written; the reader says so in its own words."""
 
 _Certificate = TypeVar("_Certificate", Certificate, CompactCertificate)
@@ -49,8 +40,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def read_json(packed: bytes) -> dict[str, Any]:
     """One JSON object.
 
-    Raises:
-        ValueError: if it is anything else, or nested deeper than Python reads.
+    Raises ValueError if it is anything else, or nested deeper than Python reads.
     """
     try:
         facts = json.loads(packed)
@@ -64,9 +54,8 @@ def read_json(packed: bytes) -> dict[str, Any]:
 def read_fraction(text: object) -> Fraction:
     """A whole number, or two with a stroke between them: no exponents, which a few letters can make endless.
 
-    Raises:
-        ValueError: if it is anything else; Python reads up to 4300 digits.
-        ZeroDivisionError: if the second number is 0.
+    Raises ValueError if it is anything else, or longer than the 4300 digits that Python reads; ZeroDivisionError if the
+    second number is 0.
 
     >>> read_fraction("1/3"), read_fraction("7"), read_fraction(0)
     (Fraction(1, 3), Fraction(7, 1), Fraction(0, 1))
@@ -94,8 +83,7 @@ def facts_of(kept: Guarantee | Certificate | CompactCertificate) -> dict[str, An
 def read_guarantee(facts: dict[str, Any]) -> Guarantee:
     """The guarantee back. Fields that earlier versions did not write have their defaults.
 
-    Raises:
-        ValueError: or KeyError, TypeError, ZeroDivisionError, for data that is no guarantee.
+    Raises ValueError, KeyError, TypeError or ZeroDivisionError for data that is no guarantee.
     """
     found = _read(Guarantee, {name: part for name, part in facts.items() if name != "conditions"})
     named = {name: _condition(facts[name], neutral) for name, neutral in CONDITIONS.items() if name in facts}

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from dptally.randomness.bits import BitSource
 from dptally.randomness.integers import draw_integer
-
-if TYPE_CHECKING:
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["draw_binomial"]
 
 _WORD = 64
 _PRECISION = 128

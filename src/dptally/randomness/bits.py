@@ -20,8 +20,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-__all__ = ["BitSource", "SeededBits", "SystemBits", "read_bits"]
-
 _PIECE = 1 << 20  # bytes encrypted per call: large enough for full speed, small enough to stay in cache
 _REKEY_AFTER = 1 << 36  # bytes under one key: far below the 2^64 blocks at which counter mode shows itself
 _ZEROS = memoryview(bytes(_PIECE))
@@ -95,11 +93,8 @@ class SystemBits(_CounterModeBits):
 class SeededBits(_CounterModeBits):
     """Repeatable bits for tests and simulations: whoever knows the seed knows every draw. Not private.
 
-    The same seed gives the same words for this major version of dptally. After a fork the child's words differ from the
-    parent's and depend on the process id, so they do not repeat.
-
-    Args:
-        seed: any integer.
+    The same seed, any integer, gives the same words for this major version of dptally. After a fork the child's words
+    differ from the parent's and depend on the process id, so they do not repeat.
     """
 
     def __init__(self, seed: int) -> None:
@@ -140,13 +135,10 @@ _OURS = (SystemBits, SeededBits)
 
 
 def read_bits(randomness: BitSource | None) -> BitSource:
-    """The source that a release is drawn from, where a caller may have given one.
+    """The source that a release is drawn from, where a caller may have given one; None for the operating system's.
 
     Only bits of the operating system make a private release. What another source says of itself is not believed, nor
     what a subclass of ours says: its release is marked as not private, like one from a seed.
-
-    Args:
-        randomness: None for secret bits of the operating system.
     """
     if randomness is None:
         return SystemBits()

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.exact.powers import power_bounds
+from dptally.randomness.bits import BitSource
 from dptally.randomness.lazy_uniforms import Thresholds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["LARGEST", "Geometric"]
 
 LARGEST = 1 << 62
 _WORD = 64
@@ -40,7 +34,8 @@ class Geometric:
         self.ratio = ratio
         steps = math.ceil(16 * math.log(2) / -math.log1p(float(ratio - 1)))  # only a choice: any number will do
         self._step = 1 if steps <= _LONGEST else 1 << (steps.bit_length() // 2)
-        self._upper = Thresholds(self._upper_bounds, _missing_lows(ratio, self._step, -(-steps // self._step)))
+        missing = _missing(ratio, self._step, -(-steps // self._step))
+        self._upper = Thresholds(self._upper_bounds, [low >> (_WORK - _WORD) for low, _ in missing])
         self._lower = Thresholds(self._lower_bounds, self._lower_lows())
 
     def draw(self, count: int, bits: BitSource) -> NDArray[np.int64]:
@@ -91,7 +86,3 @@ def _missing(ratio: Fraction, step: int, count: int) -> list[tuple[int, int]]:
         low, high = low * factor_low >> _WORK, -(-high * factor_high >> _WORK)
         found.append((one - high, one - low))
     return found
-
-
-def _missing_lows(ratio: Fraction, step: int, count: int) -> list[int]:
-    return [low >> (_WORK - _WORD) for low, _ in _missing(ratio, step, count)]

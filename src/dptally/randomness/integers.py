@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["draw_distinct", "draw_integer", "draw_integers", "whole_numbers"]
+from dptally.randomness.bits import BitSource
 
 _WORD = 64
 
@@ -61,11 +57,7 @@ def draw_distinct(limit: int, excluded: NDArray[Any], count: int, bits: BitSourc
     over; each next one is uniform on what is left. Dense case: all allowed numbers in the order of independent random
     words, drawn again until they differ; by symmetry every order is equally likely.
 
-    Args:
-        limit: how many numbers there are.
-        excluded: distinct and increasing, in the type of `whole_numbers`.
-        count: at most limit - len(excluded).
-        bits: the source of randomness.
+    `excluded` is distinct and increasing, in the type of `whole_numbers`; `count` is at most limit - len(excluded).
     """
     if limit <= 4 * (len(excluded) + count):
         allowed = np.setdiff1d(whole_numbers(range(limit), limit), excluded, assume_unique=True)

@@ -40,21 +40,16 @@ of the choices of the others unless one of its hashes meets one of theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
 
 from dptally import _core
-from dptally.errors import InvalidParameter, InvalidSource
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["SECRET_BYTES", "KeyedWords", "WordsOfRows", "draw_secret"]
+from dptally.errors import InvalidParameter, InvalidSource, attempt
+from dptally.randomness.bits import BitSource
 
 SECRET_BYTES = 32
 _BLOCK = 16
@@ -132,12 +127,7 @@ class KeyedWords:
 
 
 class WordsOfRows:
-    """The words of given rows, two for each, handed out in the order of the rows: a `BitSource` of limited length.
-
-    Args:
-        keyed: where they come from.
-        columns: of the rows.
-    """
+    """The words of given rows, two for each, handed out in the order of the rows: a `BitSource` of limited length."""
 
     def __init__(self, keyed: KeyedWords, columns: Sequence[pa.Array]) -> None:
         self._keyed = keyed
@@ -273,14 +263,8 @@ def _words(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def _finer(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    found = None
-    try:
-        found = column.cast(kind)
-    except pa.ArrowInvalid:
-        found = None
-    if found is None:
-        raise InvalidSource("a timestamp lies further from 1970 than microseconds in 64 bits reach.")
-    return found
+    too_far = InvalidSource("a timestamp lies further from 1970 than microseconds in 64 bits reach.")
+    return attempt(lambda: column.cast(kind), lambda _: too_far, pa.ArrowInvalid)
 
 
 def _float_bits(column: pa.Array) -> NDArray[np.uint64]:

@@ -9,16 +9,11 @@ returned therefore follows the exact law of an infinitely precise comparison, an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["Thresholds"]
+from dptally.randomness.bits import BitSource
 
 _WORD = 64
 

@@ -20,18 +20,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally.randomness.binomial import draw_binomial
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["Tail", "top_order_statistics"]
+from dptally.randomness.bits import BitSource
 
 
 class Tail(Protocol):
@@ -45,12 +40,6 @@ def top_order_statistics(tail: Tail, draws: int, count: int, bits: BitSource) ->
     """The min(count, draws) largest of `draws` independent draws from a law, in decreasing order.
 
     Postcondition: for uniform words the result has the joint law of the order statistics exactly.
-
-    Args:
-        tail: the law.
-        draws: m, any whole number from 0.
-        count: how many are wanted.
-        bits: the source of randomness.
 
     Cost:
         Expected time linear in `count` (and the time to sort); about count + 6 sqrt(count) + 12 draws from the tail.

@@ -17,18 +17,13 @@ logarithms that are tightened, and digits that are drawn, until they decide: wha
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness.bits import BitSource
-
-__all__ = ["RATE_BITS", "Streams", "thin_counts"]
+from dptally.randomness.bits import BitSource
 
 RATE_BITS = 32
 _MOST_COINS = 1 << 22
@@ -50,14 +45,10 @@ class Streams(Protocol):
 def thin_counts(trials: NDArray[np.int64], rate: int, bits: BitSource | Streams) -> NDArray[np.int64]:
     """One independent draw of Binomial(n, rate / 2^32) for each n.
 
-    Postcondition: for n from 0 to 2^62, 0 < rate < 2^32 and uniform words, exactly these laws, independently.
+    Postcondition: for n from 0 to 2^62, 0 < rate < 2^32 and uniform words, exactly these laws, independently. Words
+    come from one source for all, or from a stream for each n, which then depends on no other.
 
     Cost: about 2 n random bits up to 2^22 trials, below a millisecond beyond.
-
-    Args:
-        trials: the numbers n.
-        rate: in units of 2^-32.
-        bits: where words come from: one source for all, or a stream for each n, which then depends on no other.
     """
     drawn = np.zeros(len(trials), dtype=np.int64)
     few = np.flatnonzero(trials <= _MOST_COINS)
@@ -194,16 +185,29 @@ def _log_factorial(number: int, scale: int) -> int:
     """
     if number < scale:
         return _log(math.factorial(number), scale)
-    total = (2 * number + 1) * _log(number, scale) // 2 - (number << scale) + _half_log_two_pi(scale)
+    return _stirling(number, scale) + _stirling_constant(scale)
+
+
+def _stirling(number: int, scale: int) -> int:
+    """ln(number!) without the constant."""
+    from flint import fmpq  # loaded for very large counts alone
+
+    total = (2 * number + 1) * _log(number, scale) // 2 - (number << scale)
     power = number
     for i in range(1, scale):
-        bernoulli = _bernoulli(2 * i)
-        term = (bernoulli.numerator << scale) // (bernoulli.denominator * 2 * i * (2 * i - 1) * power)
+        bernoulli = fmpq.bernoulli(2 * i)
+        term = (int(bernoulli.p) << scale) // (int(bernoulli.q) * 2 * i * (2 * i - 1) * power)
         total += term
         if -1 <= term <= 1:
             break
         power *= number * number
     return total
+
+
+@lru_cache(maxsize=16)
+def _stirling_constant(scale: int) -> int:
+    """ln(2 pi) / 2, from the logarithm of a factorial that is known without the series."""
+    return _log(math.factorial(scale), scale) - _stirling(scale, scale)
 
 
 def _log(number: int, scale: int) -> int:
@@ -239,32 +243,3 @@ def _log_mantissa(mantissa: int, scale: int) -> int:
         total += power // order
         power, order = power * square >> scale, order + 2
     return total << 9
-
-
-@lru_cache(maxsize=16)
-def _half_log_two_pi(scale: int) -> int:
-    """ln(2 pi) / 2, with pi by Machin's formula to 32 more digits."""
-    more = scale + 32
-    pi = 4 * (4 * _arctan_inverse(5, more) - _arctan_inverse(239, more))
-    return (_log(2 * pi, scale) - more * _log(2, scale)) // 2
-
-
-def _arctan_inverse(number: int, scale: int) -> int:
-    """arctan(1 / number) in units of 2^-scale."""
-    power = (1 << scale) // number
-    total, order = 0, 1
-    while power:
-        total += power // order if order % 4 == 1 else -(power // order)
-        power, order = power // (number * number), order + 2
-    return total
-
-
-@lru_cache(maxsize=1024)
-def _bernoulli(order: int) -> Fraction:
-    """B_0 = 1, B_1 = -1/2, B_2 = 1/6, ..."""
-    if order == 0:
-        return Fraction(1)
-    if order > 1 and order % 2:
-        return Fraction(0)
-    lower = (math.comb(order + 1, k) * _bernoulli(k) for k in range(order))
-    return -sum(lower, Fraction(0)) / (order + 1)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dptally.verifiers.compact import CompactCertificate
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["Count", "Release", "Summary"]
-
 
 class Count(NamedTuple):
     """A key's released value, and a confidence interval of its true count."""
@@ -38,23 +36,15 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a release shows of itself at a glance.
+    """What a release shows of itself at a glance."""
 
-    Attributes:
-        title: what it is.
-        rows: a few of its answers as a table to print; None where it has none without a question.
-        words: how many of the first columns are words; the others are numbers.
-        notes: sentences to go below it.
-        bars: how many released keys have an estimated count in each of some ranges.
-        answers: the same and more for JSON, by name: tables or plain data.
-    """
-
-    title: str
+    title: str  # what it is
+    # a few of its answers as a table to print; None where it has none without a question
     rows: pl.DataFrame | None = None
-    words: int = 1
-    notes: tuple[str, ...] = ()
-    bars: tuple[tuple[str, int], ...] = ()
-    answers: dict[str, Any] = field(default_factory=dict)
+    words: int = 1  # how many of the first columns are words; the others are numbers
+    notes: tuple[str, ...] = ()  # sentences to go below it
+    bars: tuple[tuple[str, int], ...] = ()  # how many released keys have an estimated count in each of some ranges
+    answers: dict[str, Any] = field(default_factory=dict)  # the same and more for JSON, by name: tables or plain data
 
 
 class Release:
@@ -69,18 +59,22 @@ class Release:
         kind: of release, as its file names it.
         noun: what such a release is, in words.
         answers: what it can be asked, in words.
+        key: names of the columns of keys, prefixes or values.
         guarantee: what is guaranteed, to be printed as a sentence.
         law: the output distribution of the values.
+        certificate: what the verifier found of the table that the values were sampled from.
     """
 
     kind: ClassVar[str]
     noun: ClassVar[str] = "a release"
     answers: ClassVar[str]
+    key: tuple[str, ...]
     guarantee: Guarantee
     law: Any
+    certificate: Certificate | CompactCertificate
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in vars(self):
+        if name in vars(self) or hasattr(type(self), name):
             raise AttributeError(f"a release does not change, and its {name} cannot be set again.")
         super().__setattr__(name, value)
 
@@ -91,11 +85,6 @@ class Release:
 
     def _held(self) -> str:
         """What it holds, in a few words for `repr`: nothing that is not public."""
-        raise NotImplementedError
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Names of the key columns."""
         raise NotImplementedError
 
     # ---- questions; a kind that answers one overrides it ----
@@ -143,9 +132,7 @@ class Release:
     def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
         """A picture of what was released: a notebook shows it, and its `save` writes it (.svg, .html, or .png).
 
-        Args:
-            n: how many keys at most, where keys are listed.
-            confidence: of the intervals.
+        At most n keys, where keys are listed, with intervals of this confidence.
         """
         from dptally.report.plots import contents_chart
 
@@ -167,11 +154,6 @@ class Release:
         raise NotImplementedError
 
     # ---- trust ----
-
-    @property
-    def certificate(self) -> Certificate | CompactCertificate:
-        """What the verifier found of the table that the values were sampled from."""
-        raise NotImplementedError
 
     def verify(self) -> Certificate | CompactCertificate:
         """Rebuild the mechanism from the facts in the release, derive the guarantee from it, and compare.
@@ -212,12 +194,7 @@ class Release:
         raise NotImplementedError
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write one Parquet file that other tools can open; complete or not there at all.
-
-        Args:
-            path: where to.
-            overwrite: whether an existing file may be replaced.
-        """
+        """Write one Parquet file that other tools can open; complete or not there at all; over another if asked."""
         write_release(self, Path(path), overwrite=overwrite)
 
     def describe(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,51 +20,12 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["Footer", "read_footer", "read_table"]
-
 _LONGEST_TEXT = 1 << 24  # bytes of one text in a footer, such as the metadata of a release
 _LONGEST_LIST = 1 << 14  # columns, row groups, or other entries of one list in a footer
 _ROWS, _ROWS_PER_BYTE = 1 << 20, 16
 _BYTES, _BYTES_PER_BYTE = 1 << 26, 256
 _COLUMNS = 1000
 _MEMORY = 1 << 28  # bytes that unpacking may take, besides what it unpacks to
-
-
-@dataclass(frozen=True)
-class Footer:
-    """What the end of a Parquet file says.
-
-    Attributes:
-        schema: of its columns.
-        rows: how many there are said to be.
-    """
-
-    schema: pa.Schema
-    rows: int
-
-    @property
-    def metadata(self) -> dict[bytes, bytes]:
-        """Texts of the file by their names."""
-        return self.schema.metadata or {}
-
-
-def read_footer(place: Path) -> Footer:
-    """Read the end of a Parquet file.
-
-    Raises:
-        UnreadableRelease: if it is missing, damaged, or has lists or texts that no release has.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not place.is_file():
-        raise UnreadableRelease(f"{place} is not a file.")
-    limits = {"thrift_string_size_limit": _LONGEST_TEXT, "thrift_container_size_limit": _LONGEST_LIST}
-    try:
-        with pq.ParquetFile(place, **limits) as file:
-            return Footer(file.schema_arrow, file.metadata.num_rows)
-    except (pa.ArrowException, MemoryError, *DAMAGE):
-        raise _unreadable(place) from None
 
 
 def read_table(place: Path) -> pa.Table:
@@ -79,13 +39,21 @@ def read_table(place: Path) -> pa.Table:
     """
     import duckdb
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    footer = read_footer(place)
+    if not place.is_file():
+        raise UnreadableRelease(f"{place} is not a file.")
+    in_footer = {"thrift_string_size_limit": _LONGEST_TEXT, "thrift_container_size_limit": _LONGEST_LIST}
+    try:
+        with pq.ParquetFile(place, **in_footer) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (pa.ArrowException, MemoryError, *DAMAGE):
+        raise _unreadable(place) from None
     size = place.stat().st_size
     most_rows, most_bytes = _ROWS + _ROWS_PER_BYTE * size, _BYTES + _BYTES_PER_BYTE * size
-    if footer.rows > most_rows or len(footer.schema) > _COLUMNS:
+    if rows > most_rows or len(schema) > _COLUMNS:
         raise _too_large(place)
-    if not len(footer.schema) or any(pa.types.is_nested(field.type) for field in footer.schema):
+    if not len(schema) or any(pa.types.is_nested(field.type) for field in schema):
         raise _unreadable(place)
     limits: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{_MEMORY + most_bytes}B",
@@ -97,7 +65,7 @@ def read_table(place: Path) -> pa.Table:
     }
     try:
         with duckdb.connect(config=limits) as connection:
-            found = _read(connection, place, footer.schema, most_rows, most_bytes)
+            found = _read(connection, place, schema, most_rows, most_bytes)
     except duckdb.OutOfMemoryException:
         found = None
     except (duckdb.Error, pa.ArrowException, MemoryError, *DAMAGE):

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["CombinedReleases", "combine"]
-
 Units = Literal["disjoint", "shared"]
 
 
@@ -137,10 +135,7 @@ class CombinedReleases:
         return (
             pl.concat(parts)
             .group_by(key)
-            .agg(
-                pl.col("value", "estimate", "lower", "upper", "hidden").sum(),
-                reported_by=pl.len(),
-            )
+            .agg(pl.col("value", "estimate", "lower", "upper", "hidden").sum(), reported_by=pl.len())
             .with_columns(upper=pl.col("upper") + sum(hidden) - pl.col("hidden"))
             .drop("hidden")
             .sort(key)

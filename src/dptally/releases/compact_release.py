@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
 from dptally.errors import InvalidParameter, InvalidSource, PrivacyViolation, UnreadableRelease
 from dptally.estimates.frequencies import as_confidence
 from dptally.exact import as_fraction
@@ -23,7 +25,6 @@ from dptally.verifiers.guarantees import verify_compact
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
     from dptally.privacy.guarantee import Guarantee
     from dptally.report.contents import Asked, Report
@@ -37,20 +38,15 @@ class CompactRelease(Release):
     """A polynomial p over a prime field: the value of key number x is what the field element p(x) means.
 
     Made by the mechanism "compact" or by `dptally.load`. Every key of the universe has a value, whether it was in the
-    data or not, and asking for it costs no privacy. All values follow one law, `law`, given their true counts.
-
-    Args:
-        coefficients: of p, lowest first; one more than the capacity.
-        law: what elements mean, and the output distribution of the values.
-        universe: the keys.
-        guarantee: what is guaranteed.
-        beyond_capacity: what was to happen to data beyond the capacity.
-        certificate: what the verifier found of the law; None to have it verified when it is asked for.
+    data or not, and asking for it costs no privacy. All values follow one law, `law`, given their true counts. The
+    `coefficients` of p, lowest first, are one more than the capacity. Without a certificate, the law is verified when
+    one is asked for.
     """
 
     kind = "polynomial"
     noun = "a compact release, which lists no keys,"
     answers = "ask for the counts of given keys (dptally count)"
+    key = ("key",)
     law: FieldGeometric
 
     def __init__(
@@ -62,9 +58,9 @@ class CompactRelease(Release):
         beyond_capacity: BeyondCapacity,
         certificate: CompactCertificate | None = None,
     ) -> None:
-        self._coefficients = tuple(coefficients)
+        self.coefficients = tuple(coefficients)
         self._field = PrimeField(law.size)
-        self._polynomial = self._field.polynomial(self._coefficients)
+        self._polynomial = self._field.polynomial(self.coefficients)
         self._certificate = certificate
         self.law = law
         self.universe = universe
@@ -76,19 +72,9 @@ class CompactRelease(Release):
         return f"{self.universe.name!r}, capacity {self.capacity}, field 2^{self.law.exponent}-1"
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """Names of the columns of keys that `counts` gives."""
-        return ("key",)
-
-    @property
-    def coefficients(self) -> tuple[int, ...]:
-        """The polynomial, lowest coefficient first."""
-        return self._coefficients
-
-    @property
     def capacity(self) -> int:
         """How many keys (or occurrences) the release has room for: the polynomial's largest degree."""
-        return len(self._coefficients) - 1
+        return len(self.coefficients) - 1
 
     # ---- questions ----
 
@@ -108,11 +94,7 @@ class CompactRelease(Release):
         return Count(value, max(0, value - reach), min(self.law.largest_count, value + reach))
 
     def counts(self, keys: Iterable[object], confidence: object = "0.95") -> pl.DataFrame:
-        """The values of many keys, with confidence intervals as in `count`, each by itself.
-
-        Returns:
-            polars.DataFrame: key, value, lower, upper, in the order of the keys given.
-        """
+        """The values of many keys, in their order, with confidence intervals as in `count`."""
         import polars as pl
 
         asked = list(keys)
@@ -162,19 +144,13 @@ class CompactRelease(Release):
     # ---- trust ----
 
     @cached_property
-    def _verified(self) -> CompactCertificate:
-        return certify_law(self.law, self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity)
-
-    @property
-    def certificate(self) -> CompactCertificate:
+    def certificate(self) -> CompactCertificate:  # type: ignore[override]  # derived where a file has none
         """What the verifier found of the law that the release says it was sampled from."""
-        return self._verified if self._certificate is None else self._certificate
+        facts = self.guarantee.epsilon, self.guarantee.max_keys_per_unit, self.beyond_capacity
+        return self._certificate or certify_law(self.law, *facts)
 
     def verify(self) -> CompactCertificate:
         """Verify the law again, and derive the guarantee from the parameters in the release alone.
-
-        Returns:
-            CompactCertificate: with the exact largest ratio found.
 
         Raises:
             PrivacyViolation: if the guarantee states more than the law gives, or what no compact release has.
@@ -208,12 +184,10 @@ class CompactRelease(Release):
 
     def _packed(self) -> bytes:
         width = _width(self.law)
-        return b"".join(coefficient.to_bytes(width, "little") for coefficient in self._coefficients)
+        return b"".join(coefficient.to_bytes(width, "little") for coefficient in self.coefficients)
 
     def stored_rows(self) -> pa.Table:
         """The column `coefficient`: numbers of a fixed width, little-endian, lowest coefficient first."""
-        import pyarrow as pa
-
         kind, buffers = pa.binary(_width(self.law)), [None, pa.py_buffer(self._packed())]
         return pa.table({"coefficient": pa.FixedSizeBinaryArray.from_buffers(kind, self.capacity + 1, buffers)})
 
@@ -245,11 +219,7 @@ class CompactRelease(Release):
 
     @staticmethod
     def load(path: str | Path, universe: Universe | None = None) -> CompactRelease:
-        """Read a compact release.
-
-        Args:
-            path: the file.
-            universe: the keys; by default the universe of the name in the file.
+        """Read a compact release; by default with the universe of the name in the file.
 
         Raises:
             UnreadableRelease: if the file is missing, damaged, not a compact release, or of a newer version.

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
@@ -21,7 +22,6 @@ from dptally.verifiers.guarantees import verify_prefix_tree
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
     from dptally.laws.prefix_rounds import TrieRounds
     from dptally.laws.sample_and_threshold import SampleAndThreshold
@@ -46,21 +46,18 @@ class PrefixTree(Release):
     In a tree of a single round only whole values were drawn (and prefixes of the last length, for longer values). The
     levels above hold the sum of what was reported below them: their values are at most what a draw would have shown,
     and they have no bounds.
-
-    Args:
-        plan: what was fixed before.
-        reported: nodes that reached the threshold.
-        guarantee: what is guaranteed.
     """
 
     kind = "prefixes"
     noun = "a tree of prefixes"
     answers = "it answers table, top and leaves (dptally show, dptally top)"
+    key = ("prefix",)
     law: SampleAndThreshold
 
     def __init__(self, plan: TriePlan, reported: Iterable[Node], guarantee: Guarantee) -> None:
         self.plan = plan
         self.law = plan.observation_model
+        self.certificate = plan.law.certificate
         self.guarantee = guarantee
         drawn = list(reported)
         if plan.single_round:
@@ -73,6 +70,7 @@ class PrefixTree(Release):
                     place = level, plan.domain.above(node.name, plan.lengths[level - 1])
                     added[place] = added.get(place, 0) + node.value
         self._added = tuple(sorted(Node(*place, value) for place, value in added.items()))
+        self._values = {(node.level, node.name): node.value for node in (*self.reported, *self._added)}
 
     @classmethod
     def of_rounds(cls, rounds: TrieRounds) -> PrefixTree:
@@ -83,22 +81,12 @@ class PrefixTree(Release):
         length = (len(name) - 1) // self.plan.domain.symbol
         return next(level for level, longest in enumerate(self.plan.lengths, 1) if length <= longest)
 
-    @property
-    def certificate(self) -> Certificate:
-        """What the verifier found of all rounds together."""
-        return self.plan.law.certificate
-
     def __len__(self) -> int:
         """How many nodes there are."""
         return len(self.reported) + len(self._added)
 
     def _held(self) -> str:
         return f"{len(self)} nodes, {len(self.plan.lengths)} levels"
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The name of the column of prefixes."""
-        return ("prefix",)
 
     # ---- tables ----
 
@@ -112,38 +100,29 @@ class PrefixTree(Release):
         For the latter: whether a node's children are asked for depends on whether it was reported, not on its value, so
         given which nodes were reported their values are independent, as `estimate_together` needs it.
         """
-        import pyarrow as pa
-
         nodes = [*self.reported, *self._added]
         estimate = estimate_together if together else estimate_frequencies
-        drawn = estimate(
-            self.law,
-            np.array([node.value for node in self.reported], dtype=np.int64),
-            confidence,
-        )
+        drawn = estimate(self.law, np.array([node.value for node in self.reported], dtype=np.int64), confidence)
         if drawn.estimate is None or drawn.upper is None:
             raise InvalidParameter("the law of the tree has no estimates.")
-        likely = self.law.most_likely
+        added = [self.law.most_likely(node.value) for node in self._added]
         unknown = [None] * len(self._added)
-        columns: dict[str, pa.Array] = {
-            "node": pa.array([node.name for node in nodes], type=pa.string()),
-            "prefix": pa.array([self.plan.domain.label(node.name) for node in nodes], type=pa.string()),
-            "level": pa.array([node.level for node in nodes], type=pa.int64()),
-            "whole": pa.array([node.name[-1] == ENDED for node in nodes], type=pa.bool_()),
-            "value": pa.array([node.value for node in nodes], type=pa.int64()),
-            "estimate": pa.array(
-                [*drawn.estimate.tolist(), *(likely(node.value) for node in self._added)], type=pa.int64()
-            ),
-            "lower": pa.array([*drawn.lower.tolist(), *unknown], type=pa.int64()),
-            "upper": pa.array([*drawn.upper.tolist(), *unknown], type=pa.int64()),
+        columns = {
+            "node": [node.name for node in nodes],
+            "prefix": [self.plan.domain.label(node.name) for node in nodes],
+            "level": [node.level for node in nodes],
+            "whole": [node.name[-1] == ENDED for node in nodes],
+            "value": [node.value for node in nodes],
+            "estimate": [*drawn.estimate.tolist(), *added],
+            "lower": [*drawn.lower.tolist(), *unknown],
+            "upper": [*drawn.upper.tolist(), *unknown],
         }
-        return pa.table(columns).sort_by([("level", "ascending"), ("node", "ascending")])
+        kinds = {"node": pa.string(), "prefix": pa.string(), "whole": pa.bool_()}
+        schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in columns])
+        return pa.table(columns, schema).sort_by([("level", "ascending"), ("node", "ascending")])
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
         """All nodes, by level and then by prefix.
-
-        Args:
-            confidence: of each node's bounds, among reported nodes; see `dptally.estimates.frequencies`.
 
         Returns:
             polars.DataFrame: `prefix`, as text (a whole value of the domain "bits" as a number); `level`; `whole`,
@@ -160,17 +139,13 @@ class PrefixTree(Release):
     def leaves(self, *, confidence: object = 0.95, together: bool = False) -> pl.DataFrame:
         """The nodes without a reported child, as in `table`: whole values, and prefixes where the trail ends.
 
-        Args:
-            confidence: of each node's bounds; with `together`, of the bounds of all nodes at once.
-            together: whether bounds hold for all nodes at once, as they must where rows are sorted or chosen by value.
+        Bounds hold for each node by itself, or `together`, for all at once, as they must where rows are sorted or
+        chosen by value.
         """
         import polars as pl
 
         parents = [place for place, below in self._children.items() if below]
-        inner = pl.DataFrame(
-            {"level": [place[0] for place in parents], "node": [place[1] for place in parents]},
-            schema={"level": pl.Int64, "node": pl.String},
-        )
+        inner = pl.DataFrame(parents, schema={"level": pl.Int64, "node": pl.String}, orient="row")
         nodes = self._nodes(confidence, together=together)
         return nodes.join(inner, on=["level", "node"], how="anti", maintain_order="left").drop("node")
 
@@ -215,10 +190,6 @@ class PrefixTree(Release):
     def value_at(self, place: tuple[int, str]) -> int:
         """The value of a node, 0 for the root or where nothing was reported."""
         return self._values.get(place, 0)
-
-    @cached_property
-    def _values(self) -> dict[tuple[int, str], int]:
-        return {(node.level, node.name): node.value for node in (*self.reported, *self._added)}
 
     def lines(self, place: tuple[int, str] = (0, ROOT), *, indent: str = "") -> Iterator[str]:
         """The tree below a place, line by line: prefix (with … where values go on) and estimated frequency."""
@@ -302,7 +273,7 @@ class PrefixTree(Release):
 
     def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
         """A picture: boxes for all prefixes, as wide as their estimated counts; see `Release.plot`."""
-        from dptally.report.prefix_chart import tree_chart
+        from dptally.report.plots import tree_chart
 
         return tree_chart(self)
 

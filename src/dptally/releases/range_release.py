@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
@@ -20,20 +20,16 @@ from dptally.exact.parameters import as_share
 from dptally.laws.registry import law_from_facts
 from dptally.privacy.stored_facts import read_certificate, read_guarantee
 from dptally.releases.base import Release, Summary
-from dptally.universes.grids import Grid
+from dptally.universes.grids import Grid, Value
 from dptally.verifiers.guarantees import verify_range_tree
 from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
     from dptally.laws.base import Law
     from dptally.privacy.guarantee import Guarantee
     from dptally.report.contents import Asked, Report
-    from dptally.universes.grids import Value
-
-__all__ = ["QUARTILES", "QuantileEstimate", "RangeEstimate", "RangeRelease"]
 
 QUARTILES = ("0.25", "0.5", "0.75")
 
@@ -77,19 +73,15 @@ class QuantileEstimate:
 class RangeRelease(Release):
     """A released tree of counts, made by `dptally.publish_quantiles` or read by `dptally.load`.
 
-    Args:
-        grid: how values became bins.
-        name: of the value column.
-        values: per level, from the children of the root to the bins, what was released of each node; 0 where hidden.
-        guarantee: what is guaranteed.
-        certificate: what the verifier found of the table the values were sampled from, for all levels together.
-        law: the output distribution of the values of each level.
+    Its `grid` says how values of the column `name` became bins. Released values are by level, from the children of the
+    root to the bins, 0 where a node is hidden; the certificate is for all levels together.
     """
 
     kind = "ranges"
     noun = "a tree of counts, which has no keys,"
     answers = "ask it for quantiles or ranges (dptally quantile --from FILE)"
     law: Law
+    certificate: Certificate
 
     def __init__(
         self,
@@ -101,20 +93,15 @@ class RangeRelease(Release):
         law: Law,
     ) -> None:
         self.grid = grid
-        self.name = name
+        self.name, self.key = name, (name,)
         self.guarantee = guarantee
-        self._certificate = certificate
+        self.certificate = certificate
         self.law = law
         reported = [np.ones(len(level), dtype=bool) if law.complete else level > 0 for level in values]
         self._tree = RangeTree(law.node_sums(), grid.branching, values, reported)
 
     def _held(self) -> str:
         return f"{self.name!r}, {self.grid.bins} bins in {self.grid.levels} levels"
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The name of the value column."""
-        return (self.name,)
 
     def __len__(self) -> int:
         """How many nodes were released."""
@@ -129,10 +116,8 @@ class RangeRelease(Release):
         end of the interval. Inside a bin the estimate follows a straight line; bounds are those of the bins that the
         range covers whole (`lower`) and touches (`upper`).
 
-        Args:
-            low: None for the start of the interval.
-            high: None for its end.
-            confidence: of the bounds, for a range chosen without looking at the release.
+        None stands for the start or the end of the interval. The confidence is for a range chosen without looking at
+        the release.
         """
         level = as_confidence(confidence)
         start, end = self._place("low", low), self._place("high", high, after=True)
@@ -160,11 +145,9 @@ class RangeRelease(Release):
         return RangeEstimate(min(max(share, lower), upper), lower, upper, level)
 
     def quantile(self, q: object, *, confidence: object = 0.95) -> QuantileEstimate:
-        """The smallest value that a share `q` of the units does not exceed.
+        """The smallest value that a share `q` of the units does not exceed; `q` = 0 gives the start of the interval.
 
-        Args:
-            q: from 0 to 1; every share is at least 0, so 0 gives the start of the interval.
-            confidence: of the bounds; see `dptally.estimates.range_tree.RangeTree.quantile_bounds`.
+        For the bounds see `dptally.estimates.range_tree.RangeTree.quantile_bounds`.
         """
         share, level = as_share(q), as_confidence(confidence)
         first, last = self._tree.quantile_bounds(float(share), float(1 - level))
@@ -186,16 +169,12 @@ class RangeRelease(Release):
 
     def quantile_rows(self, shares: Iterable[object], *, confidence: object = 0.95) -> list[dict[str, Any]]:
         """Quantiles as rows of plain values: `q`, `estimate`, `lower`, `upper`; dates and times as text."""
-        found = [self.quantile(share, confidence=confidence) for share in shares]
-        return [
-            {
-                "q": float(quantile.q),
-                "estimate": _plain(quantile.estimate),
-                "lower": _plain(quantile.lower),
-                "upper": _plain(quantile.upper),
-            }
-            for quantile in found
-        ]
+        rows = []
+        for share in shares:
+            found = self.quantile(share, confidence=confidence)
+            values = {name: _plain(getattr(found, name)) for name in ("estimate", "lower", "upper")}
+            rows.append({"q": float(found.q), **values})
+        return rows
 
     def _place(self, name: str, value: object, *, after: bool = False) -> float:
         """Where a value is, in bins; `after` for the end of a range."""
@@ -237,35 +216,25 @@ class RangeRelease(Release):
             }
         )
 
-    @cached_property
-    def _nodes(self) -> pa.Table:
-        import pyarrow as pa
-
+    def nodes(self) -> pa.Table:
+        """What was drawn: `level`, `node`, `start`, `end`, `value`, and the `estimate` in which nodes add up."""
+        kinds = {"integer": pa.int64(), "number": pa.float64(), "date": pa.date32()}
+        kind = kinds.get(self.grid.kind, pa.timestamp("us"))
         parts = []
         for level, (values, reported) in enumerate(zip(self._tree.values, self._tree.reported, strict=True), start=1):
             places = np.flatnonzero(reported)
             size = self.grid.branching ** (self.grid.levels - level)
             ends = [self.grid.interval(min((place + 1) * size, self.grid.bins) - 1)[1] for place in places.tolist()]
-            kind = {"integer": pa.int64(), "number": pa.float64(), "date": pa.date32()}.get(
-                self.grid.kind, pa.timestamp("us")
-            )
-            parts.append(
-                pa.table(
-                    {
-                        "level": pa.array(np.full(len(places), level), pa.int32()),
-                        "node": pa.array(places, pa.int64()),
-                        "start": pa.array([self.grid.interval(place * size)[0] for place in places.tolist()], kind),
-                        "end": pa.array(ends, kind),
-                        "value": pa.array(values[places], pa.int64()),
-                        "estimate": pa.array(self._tree.consistent[level - 1][places], pa.float64()),
-                    }
-                )
-            )
+            columns = {
+                "level": pa.array(np.full(len(places), level), pa.int32()),
+                "node": pa.array(places, pa.int64()),
+                "start": pa.array([self.grid.interval(place * size)[0] for place in places.tolist()], kind),
+                "end": pa.array(ends, kind),
+                "value": pa.array(values[places], pa.int64()),
+                "estimate": pa.array(self._tree.consistent[level - 1][places], pa.float64()),
+            }
+            parts.append(pa.table(columns))
         return pa.concat_tables(parts).combine_chunks()
-
-    def nodes(self) -> pa.Table:
-        """What was drawn: `level`, `node`, `start`, `end`, `value`, and the `estimate` in which nodes add up."""
-        return self._nodes
 
     def summary(self, n: int = 10, *, confidence: object = 0.95) -> Summary:
         """Its quartiles."""
@@ -281,11 +250,6 @@ class RangeRelease(Release):
         )
 
     # ---- trust ----
-
-    @property
-    def certificate(self) -> Certificate:
-        """What the verifier found, for all levels together."""
-        return self._certificate
 
     def verify(self) -> Certificate:
         """Rebuild the law's table from the stated parameters, derive what holds for all levels, and compare.
@@ -315,8 +279,6 @@ class RangeRelease(Release):
     @classmethod
     def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
         """The release back from the columns and the metadata of a file."""
-        import pyarrow as pa
-
         grid, law = Grid.read(facts["grid"]), law_from_facts(facts["law"])
         nodes = law.node_sums()
         level, node, value = (

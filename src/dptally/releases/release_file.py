@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from dptally.releases.base import Release
 
-__all__ = ["FORMAT_VERSION", "KINDS", "load_release", "metadata", "read_release", "write_release"]
-
 FORMAT_VERSION = 2
 NAME = b"dptally"
 KINDS = {
@@ -81,11 +79,7 @@ def load_release(path: str | Path, kind: type[_Kind]) -> _Kind:
 
 
 def read_release(place: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Rows and metadata of a release file, those of version 1 as version 2 would have written them.
-
-    Raises:
-        UnreadableRelease: as `load_release`.
-    """
+    """Rows and metadata of a release file, those of version 1 as version 2 would have written them."""
     if version_1.is_compact(place):
         with intact(place):
             return version_1.read_compact(place)

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.exact.integer_columns import integers
+from dptally.laws.base import Law
+from dptally.laws.shortfall import Shortfall
 from dptally.universes import read_universe
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dptally.laws.base import Law
-    from dptally.laws.shortfall import Shortfall
-
-__all__ = ["check_against_table", "check_rows"]
 
 
 def check_rows(rows: pa.Table, law: Law) -> None:
-    """Check what does not need the law's table.
-
-    Args:
-        rows: key columns and the column "value", whole numbers without nulls.
-        law: of the values.
-
-    Raises:
-        ValueError: if a key is there twice, or a value is out of range.
-    """
-    import pyarrow.compute as pc
-
+    """Check key columns and values by what does not need the law's table; ValueError if they cannot be."""
     key = [name for name in rows.column_names if name != "value"]
     if not key or len(set(key)) != len(key):
         raise ValueError("key columns must have different names")
@@ -47,11 +32,7 @@ def check_rows(rows: pa.Table, law: Law) -> None:
 
 
 def check_against_table(rows: pa.Table, law: Law, shortfall: Shortfall | None) -> None:
-    """Check what needs the law's table, or its universe.
-
-    Raises:
-        ValueError: if a value is below the threshold or too large to be inverted, or a key outside of the universe.
-    """
+    """Check values and keys by the law's table and universe; ValueError if they cannot be."""
     if law.values and rows.num_rows and int(integers(rows.column("value")).min()) < law.threshold:
         raise ValueError("a value is below the threshold")
     if rows.num_rows:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
+from dptally.estimates.accuracy import Frequencies, accuracy_by_frequency
 from dptally.estimates.frequencies import as_confidence, estimate_frequencies, estimate_together, together_in_words
+from dptally.estimates.sketch_error import SketchError, sketch_error
 from dptally.estimates.sql_text import read_expression
 from dptally.estimates.subset_sums import Sum, estimate_sum
 from dptally.exact.integer_columns import integer_column, integers
 from dptally.labels import printable
-from dptally.laws.base import Law
+from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
+from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.registry import law_from_facts
 from dptally.laws.shortfall import Shortfall
+from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.stored_facts import read_certificate, read_guarantee
 from dptally.releases.base import Count, Release, Summary
 from dptally.releases.released_rows import check_against_table, check_rows
@@ -25,19 +33,9 @@ from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
-    from numpy.typing import NDArray
 
-    from dptally.estimates.accuracy import Frequencies
-    from dptally.estimates.sketch_error import SketchError
-    from dptally.laws.base import EstimatorKind, FrequencyFunction
-    from dptally.laws.inversion import FrequencyEstimates
-    from dptally.laws.shortfall import Shortfall
-    from dptally.privacy.guarantee import Guarantee
     from dptally.report.contents import Asked, Report
     from dptally.report.drawing import Chart
-
-__all__ = ["RESERVED_COLUMNS", "TableRelease"]
 
 RESERVED_COLUMNS = ("value", "estimate", "lower", "upper")
 _LONGEST_REASON = 300
@@ -48,18 +46,15 @@ _LARGEST_SHORTFALL, _LARGEST_SCALE = 1 << 61, 1 << 40  # added to a value, it st
 class TableRelease(Release):
     """Released keys with values. Made by `dptally.publish` or `dptally.load`.
 
-    Args:
-        rows: key columns and an int64 column "value", sorted by key.
-        guarantee: what is guaranteed.
-        certificate: what the verifier found of the table the values were sampled from.
-        law: the output distribution of the values.
-        shortfall: how far a sketch that was released falls short of true counts; None where counts were exact.
+    Rows have key columns and an int64 column "value", sorted by key. A `shortfall` says how far a sketch that was
+    released falls short of true counts; None where counts were exact.
     """
 
     kind = "table"
     noun = "a table of keys"
     answers = "it answers table, top, count, sum, rank and quantile"
     law: Law
+    certificate: Certificate
 
     def __init__(
         self,
@@ -70,16 +65,12 @@ class TableRelease(Release):
         shortfall: Shortfall | None = None,
     ) -> None:
         self._rows = rows
+        self.key = tuple(name for name in rows.column_names if name != "value")
         self._values: NDArray[np.int64] = integers(rows.column("value"))
         self.guarantee = guarantee
-        self._certificate = certificate
+        self.certificate = certificate
         self.law = law
         self.shortfall = shortfall
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Names of the key columns."""
-        return tuple(name for name in self._rows.column_names if name != "value")
 
     def __len__(self) -> int:
         """How many keys were released."""
@@ -96,8 +87,6 @@ class TableRelease(Release):
 
     def _with_bounds(self, rows: pa.Table, found: FrequencyEstimates) -> pa.Table:
         """Some of the rows, with their estimates and bounds."""
-        import pyarrow as pa
-
         nothing = pa.nulls(len(rows), type=pa.int64())
         table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
@@ -110,8 +99,7 @@ class TableRelease(Release):
         The intervals are for keys that are looked up. For rows that are chosen or sorted by value use `top`, whose
         intervals hold for all keys at once: of the largest values of this table far fewer than `confidence` are right.
 
-        Args:
-            confidence: of each key's bounds, among released keys; see `dptally.estimates.frequencies`.
+        The confidence is that of each key's bounds, among released keys; see `dptally.estimates.frequencies`.
 
         Returns:
             polars.DataFrame: key column(s); `value`, what was drawn; `estimate`, the frequency that makes this value
@@ -226,28 +214,16 @@ class TableRelease(Release):
     ) -> pl.DataFrame:
         """How the estimate for one key errs, for each of the given true frequencies: exact, from the law alone.
 
-        Sums over many keys: `dptally.estimates.accuracy.population_accuracy`.
-
-        Args:
-            frequencies: true ones to look at.
-            of: the function g, as in `sum`.
-            kind: of estimate, as in `sum`.
+        Function and kind of estimate as in `sum`. Sums over many keys:
+        `dptally.estimates.accuracy.population_accuracy`.
 
         Returns:
             polars.DataFrame: `frequency`, `reported` (probability), `truth`, `bias`, `variance`, `mse`, `nrmse`.
         """
-        from dptally.estimates.accuracy import accuracy_by_frequency
-
         return accuracy_by_frequency(self.law, frequencies, of=of, kind=kind)
 
     def sketch_error(self, *, confidence: object = 0.95) -> SketchError:
-        """How far reported values, and keys that were not reported, can be from frequencies, all keys at once.
-
-        Raises:
-            InvalidParameter: for a release that was not made from a sketch.
-        """
-        from dptally.estimates.sketch_error import sketch_error
-
+        """How far values, and keys not reported, can be from frequencies, all at once; of a sketch alone."""
         return sketch_error(self.law, self.guarantee, self.shortfall, confidence)
 
     def top(self, n: int = 10, *, confidence: object = 0.95) -> pl.DataFrame:
@@ -257,12 +233,7 @@ class TableRelease(Release):
         counts at once; see `dptally.estimates.frequencies.estimate_together`. They are wider than those of `table`,
         which are for each key on its own. The estimates are not corrected: at the top most of them are too high.
 
-        Args:
-            n: how many; `len(release)` for all of them, sorted by value.
-            confidence: of all intervals together.
-
-        Returns:
-            polars.DataFrame: as `table`, largest value first; ties in the order of keys.
+        Rows are as in `table`, largest value first, ties in the order of keys; n is `len(release)` for all of them.
         """
         if n < 0:
             raise InvalidParameter(f"n must not be negative, got {n}.")
@@ -282,12 +253,8 @@ class TableRelease(Release):
     def count(self, key: object, confidence: object = 0.95) -> Count | None:
         """The value of one key with a confidence interval of its own, for a key chosen without looking at the release.
 
-        Args:
-            key: the key, or a tuple for several key columns.
-            confidence: of the interval, among released keys.
-
-        Returns:
-            Count | None: None when the key was not released, which does not mean that it does not occur.
+        A key of several columns is a tuple. The confidence is that among released keys. None when the key was not
+        released, which does not mean that it does not occur.
         """
         place = self._find(key)
         if place is None:
@@ -318,11 +285,7 @@ class TableRelease(Release):
     def rank(self, key: object) -> int | None:
         """The place of a released key by value, 1 for the largest; equal values share the best place.
 
-        Args:
-            key: the key, or a tuple for several key columns.
-
-        Returns:
-            int | None: None when the key was not released, which does not mean that it does not occur.
+        Keys as in `count`; None when the key was not released, which does not mean that it does not occur.
         """
         place = self._find(key)
         return None if place is None else int(np.count_nonzero(self._values > self._values[place])) + 1
@@ -373,18 +336,10 @@ class TableRelease(Release):
         """How many released keys have an estimated count of 0, or from 2^b to 2^(b+1) - 1, without empty ends."""
         if not self.law.values or not len(self):
             return []
-        bins: dict[int, int] = {}  # by number of binary digits
-        for estimate in self.table().get_column("estimate").to_list():
-            bins[estimate.bit_length()] = bins.get(estimate.bit_length(), 0) + 1
-        digits = range(min(bins), max(bins) + 1)
-        return [(1 << length >> 1, (1 << length) - 1, bins.get(length, 0)) for length in digits]
+        bins = Counter(estimate.bit_length() for estimate in self.table().get_column("estimate").to_list())
+        return [(1 << digits >> 1, (1 << digits) - 1, bins[digits]) for digits in range(min(bins), max(bins) + 1)]
 
     # ---- trust ----
-
-    @property
-    def certificate(self) -> Certificate:
-        """What the verifier found of the table that the values were sampled from."""
-        return self._certificate
 
     def verify(self) -> Certificate:
         """Rebuild the law's table from the stated parameters, derive the guarantee from it, and compare.
@@ -421,9 +376,6 @@ class TableRelease(Release):
     @classmethod
     def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
         """The release back from the columns and the metadata of a file."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         law = law_from_facts(facts["law"])
         guarantee = read_guarantee(facts["guarantee"])
         certificate = read_certificate(facts["certificate"], Certificate)

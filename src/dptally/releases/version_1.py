@@ -28,8 +28,6 @@ from dptally.privacy.stored_facts import read_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT_VERSION", "NAMES", "is_compact", "other_version", "read_compact", "upgraded"]
-
 FORMAT_VERSION = 1
 NAMES = {b"dptally": "table", b"dptally.ranges": "ranges", b"dptally_tree": "prefixes"}
 _MAGIC = b"DPTALLYC"
@@ -67,12 +65,7 @@ def is_compact(place: Path) -> bool:
 
 
 def read_compact(place: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Coefficients and metadata of such a file.
-
-    Raises:
-        UnreadableRelease: if it is damaged, or says that it is of another version.
-        ValueError: or another error of `DAMAGE`, if the header is not what was written.
-    """
+    """Coefficients and metadata of such a file; UnreadableRelease, or an error of `DAMAGE`, if it is not whole."""
     import pyarrow as pa
 
     content = place.read_bytes()

@@ -10,26 +10,13 @@ from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import ReportingCurve
-from dptally.report.axes import Axis, Plot
+from dptally.report.axes import Axis, Linear, Plot, short_number
 from dptally.report.drawing import Canvas, Chart, shorten
-from dptally.report.scales import Linear, short_number
 
 if TYPE_CHECKING:
     import polars as pl
 
     from dptally.privacy.guarantee import Guarantee
-
-__all__ = [
-    "Bar",
-    "bar_chart",
-    "bars_of",
-    "chance_chart",
-    "error_chart",
-    "histogram_chart",
-    "privacy_line",
-    "rank_chart",
-    "share_chart",
-]
 
 _WIDTH, _HEIGHT = 390, 290
 _ROW, _LABELS = 21, 118

@@ -6,9 +6,8 @@ Text has a contrast of at least 4.5 to 1 on its background, and lines that carry
 
 from __future__ import annotations
 
+from importlib.resources import files
 from string import Template
-
-__all__ = ["CURVES", "DARK", "LIGHT", "chart_style", "variables"]
 
 _COLOURS = {  # in light, in dark
     "paper": ("#ffffff", "#15191c"),
@@ -34,34 +33,15 @@ _COLOURS = {  # in light, in dark
 LIGHT = {name: light for name, (light, _) in _COLOURS.items()}
 DARK = {name: dark for name, (_, dark) in _COLOURS.items()}
 
-_CHART = Template(
-    """
-.chart text{fill:$faint;font-size:12px;
- font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,"Liberation Sans","DejaVu Sans",sans-serif}
-.chart .paper{fill:$paper}
-.chart .label{fill:$ink}
-.chart .strong{fill:$ink;font-weight:600}
-.chart .note{fill:$ink;font-size:11.5px}
-.chart .tick{font-size:11px}
-.chart .number{font-size:11px;paint-order:stroke;stroke:$paper;stroke-width:3px}
-.chart .head{fill:$ink;font-weight:700;font-size:14px}
-.chart .grid{stroke:$line;stroke-width:1;fill:none}
-.chart .axis{stroke:$edge;stroke-width:1;fill:none}
-.chart .mark{stroke:$edge;stroke-width:1.2;stroke-dasharray:4 3;fill:none}
-.chart .hidden{fill:$hidden}
-.chart .wash{fill:$wash}
-.chart .line{stroke:$accent;stroke-width:2.2;fill:none;stroke-linejoin:round}
-.chart .bound{stroke:$accent;stroke-width:2;fill:none}
-.chart .dot{fill:$accent}
-.chart .inverse{fill:$paper}
-.chart .edged{stroke:$paper;stroke-width:1}
-.chart .curve{fill:none;stroke-width:2.4;stroke-linejoin:round}
-"""
-)
 _DASHES = ("9 4", "3 3", "10 3 2 3", "14 5", "5 2 1 2", "1 3", "12 3 2 3 2 3")
 _FORMS = ("stroke-width:3", *(f"stroke-dasharray:{dash}" for dash in _DASHES))
 CURVES = len(_FORMS)
 """How many curves of one chart can be told apart, by colour and by dashes."""
+
+
+def own_file(name: str) -> str:
+    """The text of a file of this folder."""
+    return files("dptally.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def chart_style(colours: dict[str, str] | None) -> str:
@@ -73,7 +53,7 @@ def chart_style(colours: dict[str, str] | None) -> str:
         f".chart .fill-{place}{{fill:{shown[f'curve-{place}']};fill-opacity:.75}}"
         for place, form in enumerate(_FORMS, start=1)
     )
-    return _CHART.substitute(shown) + "\n".join(curves) + "\n"
+    return "\n" + Template(own_file("chart.css")).substitute(shown) + "\n".join(curves) + "\n"
 
 
 def variables() -> str:

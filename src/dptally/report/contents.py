@@ -1,4 +1,4 @@
-"""What a report says, whatever the kind of release: tiles, sections, charts."""
+"""What a report says, whatever the kind of release: tiles, sections, charts; and the page that is made of them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import dptally
+from dptally.report.colours import own_file
+from dptally.report.document import document, page_style, policy_of
 from dptally.report.drawing import Chart
-from dptally.report.markup import Child, Markup, tag
-
-__all__ = ["Asked", "Report", "Section", "Tile", "command", "facts", "figure", "listed", "number_table", "paragraph"]
+from dptally.report.markup import Child, Markup, fill, tag
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a page is asked to show.
+    """What a page is asked to show."""
 
-    Attributes:
-        title: heading of the page; None to name the key columns.
-        n: how many keys the table lists at most.
-        confidence: of intervals.
-        file_name: of the release's file, for command lines; None to leave it open.
-        fingerprint: its SHA-256.
-    """
-
-    title: str | None
-    n: int
-    confidence: Fraction
-    file_name: str | None
-    fingerprint: str | None
+    title: str | None  # None to name the key columns
+    n: int  # how many keys the table lists at most
+    confidence: Fraction  # of intervals
+    file_name: str | None  # of the release, for command lines; None to leave it open
+    fingerprint: str | None  # its SHA-256
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A number at the head of the page."""
-
-    number: str
-    words: str
+Tile = tuple[str, str]
+"""A number at the head of the page, and what it is."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +39,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A page before it is put together.
-
-    Attributes:
-        title: heading of the page.
-        summary: one sentence below it.
-        warning: None, or what must be said first of all.
-        tiles: numbers at its head.
-        sections: in their order.
-        charts: all charts of the sections, for files of their own.
-        made_from: what the page was made from, for its last line.
-    """
+    """A page before it is put together."""
 
     title: str
-    summary: str
-    warning: str | None
+    summary: str  # one sentence below the title
+    warning: str | None  # what must be said first of all
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
-    charts: tuple[Chart, ...]
+    charts: tuple[Chart, ...]  # all of the sections, for files of their own
     made_from: str = "nothing but the release"
 
 
@@ -79,11 +58,7 @@ def paragraph(*children: Child, kind: str | None = None) -> Markup:
 def figure(chart: Chart) -> Markup:
     """A chart with its title and caption."""
     return tag(
-        "figure",
-        tag("h3", chart.title),
-        chart.inline(),
-        tag("figcaption", chart.caption),
-        id=f"chart-{chart.name}",
+        "figure", tag("h3", chart.title), chart.inline(), tag("figcaption", chart.caption), id=f"chart-{chart.name}"
     )
 
 
@@ -109,14 +84,8 @@ def number_table(
 ) -> Markup:
     """A table of which the first columns are words and the others numbers.
 
-    Args:
-        caption: what it lists.
-        columns: headings.
-        rows: cells.
-        words: how many columns hold words.
-        name: id of the table; those with one can be sorted and filtered by the script of the page.
-        kinds: classes of the columns.
-        label: what the region around the table is called; a region of its own can be scrolled with the keyboard.
+    One with a name can be sorted and filtered by the script of the page. `kinds` are classes of the columns; `label` is
+    what the region around the table is called, which can be scrolled with the keyboard.
     """
 
     def kind(place: int) -> str | None:
@@ -129,6 +98,26 @@ def number_table(
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=label or caption)
 
 
-def listed(*children: Child) -> Markup:
-    """A list."""
-    return tag("ul", [tag("li", child) for child in children if child is not None])
+def put_together(report: Report) -> str:
+    """The page of a report."""
+    style, script = page_style(own_file("page.css")), own_file("page.js")
+    return document(report.title, _body(report), style=style, script=script, policy=policy_of(style, script))
+
+
+def _body(report: Report) -> Markup:
+    return fill(
+        own_file("page.html"),
+        title=report.title,
+        summary=report.summary,
+        warning=None if report.warning is None else tag("p", report.warning, class_="warning", role="alert"),
+        tiles=[tag("li", tag("b", number), tag("span", words)) for number, words in report.tiles],
+        contents=[tag("li", tag("a", section.title, href=f"#{section.name}")) for section in report.sections],
+        sections=[_section(section) for section in report.sections],
+        made_by=f"dptally {dptally.__version__}",
+        made_from=report.made_from,
+    )
+
+
+def _section(section: Section) -> Markup:
+    heading = f"{section.name}-title"
+    return tag("section", tag("h2", section.title, id=heading), section.body, id=section.name, aria_labelledby=heading)

@@ -10,8 +10,6 @@ from dptally.report.axes import Axis, Plot
 from dptally.report.colours import CURVES
 from dptally.report.drawing import Canvas, Chart, shorten
 
-__all__ = ["Series", "curves_chart", "legend_chart", "series_chart"]
-
 _LEFT, _LINE, _SWATCH = 44, 20, 30
 _WIDEST_BAR = 9.0
 

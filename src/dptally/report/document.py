@@ -11,41 +11,19 @@ import hashlib
 from string import Template
 
 import dptally
-from dptally.report.colours import chart_style, variables
+from dptally.report.colours import chart_style, own_file, variables
 from dptally.report.markup import Markup, join, tag
-
-__all__ = ["document", "page_style", "policy_of"]
 
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Cpath d='M2 14V9h3v5zm4.5 0V5h3v9zM11 14V2h3v12z' fill='%230f766e'/%3E%3C/svg%3E"
-)
-_PAGE = Template(
-    """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-$policy<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="robots" content="noindex">
-<meta name="generator" content="dptally $version">
-<title>$title</title>
-<link rel="icon" href="$icon">
-<style>$style</style>
-</head>
-<body>
-$body
-<script>$script</script>
-</body>
-</html>
-"""
 )
 
 
 def document(title: str, body: Markup, *, style: str, script: str = "", policy: str | None) -> str:
     """A page with its style, script and Content-Security-Policy; None where a server sends the latter."""
     stated = None if policy is None else tag("meta", http_equiv="Content-Security-Policy", content=policy)
-    return _PAGE.substitute(
+    return Template(own_file("document.html")).substitute(
         policy="" if stated is None else f"{stated}\n",
         version=join(dptally.__version__),
         title=join(title),

@@ -15,8 +15,6 @@ from dptally.report.colours import LIGHT, chart_style
 from dptally.report.document import document, page_style, policy_of
 from dptally.report.markup import Markup, join, tag
 
-__all__ = ["Canvas", "Chart", "check_format", "grid", "shorten"]
-
 _FORMATS = (".png", ".svg", ".html")
 _LETTER = 6.6  # width of a letter, on average, at 12 pixels
 _MARGIN, _HEAD, _LINE, _GAP = 16, 20, 15, 28  # around a picture, its title, a line of its caption, between panels
@@ -123,18 +121,11 @@ class Canvas:
         *, opacity: float | None = None, tip: str | None = None,
     ) -> None:  # fmt: skip
         """A filled rectangle; a tip is shown when the pointer rests on it."""
-        self._parts.append(
-            tag(
-                "rect",
-                None if tip is None else tag("title", tip),
-                x=round(x, 2),
-                y=round(y, 2),
-                width=round(max(width, 0), 2),
-                height=round(max(height, 0), 2),
-                class_=kind,
-                fill_opacity=None if opacity is None else round(opacity, 3),
-            )
-        )
+        places = {"x": x, "y": y, "width": max(width, 0), "height": max(height, 0)}
+        rounded = {name: round(number, 2) for name, number in places.items()}
+        shade = None if opacity is None else round(opacity, 3)
+        title = None if tip is None else tag("title", tip)
+        self._parts.append(tag("rect", title, **rounded, class_=kind, fill_opacity=shade))
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """A straight line."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from string import Template
 
 from dptally.labels import printable
-
-__all__ = ["Child", "Markup", "join", "tag"]
 
 _SPACES = "\n\u00a0\u202f"
 _VOID = frozenset({"br", "hr", "input", "link", "meta", "wbr"})
@@ -45,13 +44,10 @@ def join(*children: Child) -> Markup:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Markup:
-    """An element.
+    """An element; its name and the names of attributes are ours, never somebody's text.
 
-    Args:
-        name: of the element; ours, never somebody's text.
-        children: text or markup.
-        attributes: a trailing underscore is dropped (`class_`), others become hyphens; True stands for an attribute
-            without a value; None and False leave it out.
+    Of attributes a trailing underscore is dropped (`class_`), others become hyphens; True stands for an attribute
+    without a value; None and False leave it out.
 
     >>> tag("a", "x", class_="k", aria_label='say "x"')
     '<a class="k" aria-label="say &quot;x&quot;">x</a>'
@@ -65,6 +61,21 @@ def tag(name: str, /, *children: Child, **attributes: str | int | float | bool |
     if name in _VOID:
         return Markup(f"<{name}{written}>")
     return Markup(f"<{name}{written}>{join(*children)}</{name}>")
+
+
+def listed(*children: Child) -> Markup:
+    """A list."""
+    return tag("ul", [tag("li", child) for child in children if child is not None])
+
+
+def fill(template: str, **parts: Child) -> Markup:
+    """A file of ours with parts put in where it says ``$name``: markup as it is, text escaped. Its lines are joined.
+
+    >>> fill("<p>$word</p>", word="a < b")
+    '<p>a &lt; b</p>'
+    """
+    lines = "".join(line.strip() for line in template.splitlines())
+    return Markup(Template(lines).substitute({name: join(part) for name, part in parts.items()}))
 
 
 def _text(text: str) -> str:

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import reporting_curve
+from dptally.report.axes import short_number
 from dptally.report.charts import chance_chart, histogram_chart, share_chart
-from dptally.report.contents import Asked, Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.contents import Asked, Report, Section, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, join, tag
-from dptally.report.scales import short_number
 from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.releases.range_release import RangeRelease
     from dptally.report.drawing import Chart
-
-__all__ = ["report_of_ranges"]
 
 _PARTS = 48
 _SHARES = 32
@@ -31,45 +29,32 @@ def report_of_ranges(release: RangeRelease, asked: Asked) -> Report:
     heading = asked.title or f"Distribution of {name}"
     charts: list[Chart] = [_histogram(release, name), _shares(release, name, level)]
     total = release.total(confidence=level)
-    quantiles = [release.quantile(q, confidence=level) for q in _QUANTILES]
-    rows: list[list[Child]] = [
-        [
-            percent(float(found.q)),
-            "–" if found.estimate is None else tag("strong", _value(found.estimate)),
-            _value(found.lower),
-            _value(found.upper),
-        ]
-        for found in quantiles
-    ]
+    rows: list[list[Child]] = []
+    for q in _QUANTILES:
+        found = release.quantile(q, confidence=level)
+        estimate = "–" if found.estimate is None else tag("strong", _value(found.estimate))
+        rows.append([percent(float(found.q)), estimate, _value(found.lower), _value(found.upper)])
     sure = percent(float(level))
+    caption = f"Quantiles, with bounds at {sure} confidence for each"
+    in_all = f"{total.estimate:,.0f} (from {total.lower:,.0f} to {total.upper:,.0f}, {sure} sure)"
     answers = join(
         figure(charts[0]),
         figure(charts[1]),
-        number_table(
-            f"Quantiles, with bounds at {sure} confidence for each",
-            ["Share", "Value", "At least", "At most"],
-            rows,
-            words=0,
-        ),
-        facts(
-            [("Units in all", f"{total.estimate:,.0f} (from {total.lower:,.0f} to {total.upper:,.0f}, {sure} sure)")]
-        ),
+        number_table(caption, ["Share", "Value", "At least", "At most"], rows, words=0),
+        facts([("Units in all", in_all)]),
     )
     program = f"import dptally; print(dptally.load({asked.file_name or 'FILE'!r}).quantile(0.5))"
     middle = release.grid.bins // 2
     low, high = release.grid.interval(0)[0], release.grid.interval(max(0, middle - 1))[1]
     half = release.range(None, high, confidence=level)
+    bounds = f", from {half.lower:,.0f} to {half.upper:,.0f} ({sure} sure)."
     questions = join(
         paragraph(
             "The release answers any quantile and any range of values. Asking costs no privacy; bounds hold for "
             "questions that were not chosen by looking at the answers."
         ),
         tag("h3", f"How many units have a value from {_value(low)} to {_value(high)}?"),
-        paragraph(
-            "About ",
-            tag("strong", f"{half.estimate:,.0f}"),
-            f", from {half.lower:,.0f} to {half.upper:,.0f} ({sure} sure).",
-        ),
+        paragraph("About ", tag("strong", f"{half.estimate:,.0f}"), bounds),
         command(f"python -c {shell_word(program)}"),
     )
     sections = [Section("distribution", "How values are distributed", answers)]
@@ -80,20 +65,15 @@ def report_of_ranges(release: RangeRelease, asked: Asked) -> Report:
             "The interval is cut into parts, those into smaller ones, and so on. A part with few units is hidden; what "
             "is in it still counts in the larger part it belongs to."
         )
-        sections.append(
-            Section("chance", "What chance a part had to appear", join(paragraph(words), figure(charts[-1])))
-        )
+        body = join(paragraph(words), figure(charts[-1]))
+        sections.append(Section("chance", "What chance a part had to appear", body))
     sections.append(Section("questions", "Questions one can ask", questions))
-    tiles = (
-        Tile(f"{total.estimate:,.0f}", "units, estimated"),
-        Tile(f"{release.grid.bins:,}", "parts of the public interval"),
-    )
+    tiles = ((f"{total.estimate:,.0f}", "units, estimated"), (f"{release.grid.bins:,}", "parts of the public interval"))
     summary = "Quantiles and ranges of a column of values under differential privacy."
     return page_about(release, asked, heading=heading, summary=summary, tiles=tiles, sections=sections, charts=charts)
 
 
 def _value(value: object) -> str:
-    """A number, date or time as text."""
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ", timespec="minutes")
     if isinstance(value, float):

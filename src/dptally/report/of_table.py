@@ -8,27 +8,14 @@ from typing import TYPE_CHECKING
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.report.charts import bar_chart, bars_of, chance_chart, rank_chart
-from dptally.report.contents import (
-    Asked,
-    Report,
-    Section,
-    Tile,
-    command,
-    facts,
-    figure,
-    listed,
-    number_table,
-    paragraph,
-)
-from dptally.report.markup import Child, Markup, join, tag
+from dptally.report.contents import Asked, Report, Section, command, facts, figure, number_table, paragraph
+from dptally.report.markup import Child, Markup, join, listed, tag
 from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.estimates.subset_sums import Sum
     from dptally.releases.table_release import TableRelease
     from dptally.report.drawing import Chart
-
-__all__ = ["report_of_table"]
 
 _BARS = 12
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
@@ -48,9 +35,9 @@ def report_of_table(release: TableRelease, asked: Asked) -> Report:
         sections.append(_frequencies_section(release, curve, level, charts))
     sections.append(_chance_section(release, curve, charts))
     sections.append(_questions_section(release, level, asked.file_name))
-    tiles = [Tile(f"{len(release):,}", "released key" if len(release) == 1 else "released keys")]
+    tiles = [(f"{len(release):,}", "released key" if len(release) == 1 else "released keys")]
     if curve.hides and curve.likely:
-        tiles.append(Tile(f"{curve.likely:,}", "frequency from which 95 % of keys appear"))
+        tiles.append((f"{curve.likely:,}", "frequency from which 95 % of keys appear"))
     return page_about(
         release, asked, heading=heading, summary=_summary(release), tiles=tiles, sections=sections, charts=charts
     )
@@ -77,7 +64,6 @@ def _cell(amount: object) -> Child:
 
 
 def _keys_section(release: TableRelease, n: int, sure: str, level: object, charts: list[Chart]) -> Section:
-    """The most frequent keys: a chart, and a table."""
     title = "Most frequent keys" if release.law.values else "Released keys"
     if not len(release):
         body = paragraph(
@@ -91,25 +77,13 @@ def _keys_section(release: TableRelease, n: int, sure: str, level: object, chart
     if release.law.values:
         charts.append(bar_chart(bars_of(top.head(_BARS), keys), sure))
         parts.append(figure(charts[-1]))
-        columns = [
-            "Rank",
-            *(key_label(name, longest=40) for name in release.key),
-            "Estimate",
-            "At least",
-            "At most",
-            "Drawn value",
-        ]
-        rows: list[list[Child]] = [
-            [
-                f"{place:,}",
-                *(_label(part) for part in row[:keys]),
-                tag("strong", _cell(row[keys + 1])),
-                _cell(row[keys + 2]),
-                _cell(row[keys + 3]),
-                _cell(row[keys]),
-            ]
-            for place, row in enumerate(top.iter_rows(), start=1)
-        ]
+        numbers = ("Estimate", "At least", "At most", "Drawn value")
+        columns = ["Rank", *(key_label(name, longest=40) for name in release.key), *numbers]
+        rows: list[list[Child]] = []
+        for place, row in enumerate(top.iter_rows(), start=1):
+            value, estimate, lower, upper = map(_cell, row[keys : keys + 4])
+            cells = [_label(part) for part in row[:keys]]
+            rows.append([f"{place:,}", *cells, tag("strong", estimate), lower, upper, value])
         kinds = ["rank", *[None] * (keys + 3), "extra"]
         words = keys + 1
     else:
@@ -131,42 +105,28 @@ def _reading(release: TableRelease, level: object) -> list[Child]:
     """How the numbers of the table are to be read."""
     if not release.law.values:
         return ["Counts were not released: of a key that is listed it is known that it occurs, and no more."]
-    notes: list[Child] = [
-        "The estimate is the frequency that makes the drawn value most likely. A frequency is the number of units that "
-        "count for the key, not of rows."
-        if release.guarantee.unit is not None
-        else "The estimate is the frequency that makes the drawn value most likely."
-    ]
-    notes.append(release.top_in_words(confidence=level))
-    notes.append(release.law.reading)
+    estimate = "The estimate is the frequency that makes the drawn value most likely."
+    if release.guarantee.unit is not None:
+        estimate += " A frequency is the number of units that count for the key, not of rows."
+    notes: list[Child] = [estimate, release.top_in_words(confidence=level), release.law.reading]
     if release.guarantee.sketch_capacity is not None:
         notes.append(f"Counts were kept in a sketch of bounded memory. {release.sketch_error()}")
     return notes
 
 
 def _frequencies_section(release: TableRelease, curve: ReportingCurve, level: object, charts: list[Chart]) -> Section:
-    """All released frequencies, over what privacy hides."""
     table = release.top(len(release), confidence=level).sort("estimate", descending=True, maintain_order=True)
     columns = [table.get_column(name).to_numpy() for name in ("estimate", "lower", "upper")]
     rows = list(zip(*(column.astype(float).tolist() for column in columns), strict=True))
     charts.append(rank_chart(rows, curve))
     middle = sorted(columns[0].tolist())[(len(rows) - 1) // 2]
-    parts = [
-        figure(charts[-1]),
-        facts(
-            [
-                ("Released keys", f"{len(rows):,}"),
-                ("Largest estimate", f"{int(columns[0].max()):,}"),
-                ("Middle estimate", f"{int(middle):,}"),
-                ("Smallest estimate", f"{int(columns[0].min()):,}"),
-            ]
-        ),
-    ]
-    return Section("frequencies", "How frequent keys are", join(parts))
+    estimates = {"Largest": columns[0].max(), "Middle": middle, "Smallest": columns[0].min()}
+    told = [(f"{name} estimate", f"{int(found):,}") for name, found in estimates.items()]
+    body = join(figure(charts[-1]), facts([("Released keys", f"{len(rows):,}"), *told]))
+    return Section("frequencies", "How frequent keys are", body)
 
 
 def _chance_section(release: TableRelease, curve: ReportingCurve, charts: list[Chart]) -> Section:
-    """What chance a key had to appear."""
     title = "What chance a key had to appear"
     if not curve.hides:
         text = "All keys of the public list are released, whatever their frequency: each had a chance of 100 %."

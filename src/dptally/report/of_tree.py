@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from dptally.labels import key_label
 from dptally.laws.reporting_curves import reporting_curve
 from dptally.report.charts import Bar, bar_chart, chance_chart
-from dptally.report.contents import Asked, Report, Section, Tile, command, facts, figure, number_table, paragraph
+from dptally.report.contents import Asked, Report, Section, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
 from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
     from dptally.releases.prefix_tree import PrefixTree
     from dptally.report.drawing import Chart
-
-__all__ = ["report_of_tree"]
 
 _BARS, _LINES, _LONGEST = 12, 300, 120
 
@@ -48,9 +46,9 @@ def report_of_tree(tree: PrefixTree, asked: Asked) -> Report:
         ),
     )
     sections.append(Section("questions", "Questions one can ask", questions))
-    tiles = [Tile(f"{len(tree):,}", "released prefix" if len(tree) == 1 else "released prefixes")]
+    tiles = [(f"{len(tree):,}", "released prefix" if len(tree) == 1 else "released prefixes")]
     if curve.likely:
-        tiles.append(Tile(f"{curve.likely:,}", "frequency from which 95 % of prefixes appear, in one round"))
+        tiles.append((f"{curve.likely:,}", "frequency from which 95 % of prefixes appear, in one round"))
     summary = "Frequent strings, found level by level over their prefixes, under differential privacy."
     return page_about(tree, asked, heading=heading, summary=summary, tiles=tiles, sections=sections, charts=charts)
 
@@ -64,7 +62,7 @@ def _values(tree: PrefixTree, asked: Asked, charts: list[Chart]) -> Section:
     parts: list[Markup] = []
     known = [row for row in top.iter_rows(named=True) if row["lower"] is not None]
     bars = [
-        Bar(_name(row["prefix"], row["whole"], 40), float(row["estimate"]), float(row["lower"]), float(row["upper"]))
+        Bar(_name(row["prefix"], row["whole"], 40), *(float(row[name]) for name in ("estimate", "lower", "upper")))
         for row in known[:_BARS]
     ]
     sure = percent(float(asked.confidence))
@@ -95,7 +93,6 @@ def _name(prefix: str, whole: bool, longest: int) -> str:
 
 
 def _drawing(tree: PrefixTree) -> Section:
-    """The tree as lines of text."""
     lines = list(islice(tree.lines(), _LINES))
     rest = len(tree) - len(lines)
     if not lines:

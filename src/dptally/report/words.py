@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import dptally
 from dptally.labels import key_label
 from dptally.laws.registry import references_of
-from dptally.report.contents import Asked, Report, Section, Tile, command, facts, listed, paragraph
-from dptally.report.markup import Markup, join, tag
+from dptally.report.colours import own_file
+from dptally.report.contents import Asked, Report, Section, Tile, command, facts, paragraph
+from dptally.report.markup import Markup, fill, join, listed, tag
 from dptally.verifiers.tables import Certificate
 
 if TYPE_CHECKING:
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     from dptally.releases.base import Release
     from dptally.report.drawing import Chart
     from dptally.verifiers.compact import CompactCertificate
-
-__all__ = ["number", "page_about", "percent", "shell_word"]
 
 _LONGEST_NAME = 60
 _WELL, _WEAKLY = 0.75, 0.95  # chances of a right guess, up to which the promise is called good, or limited
@@ -36,6 +37,11 @@ _SOURCES = {
     "WKZK24": (
         "A. Wilkins, D. Kifer, D. Zhang, B. Karrer: Exact Privacy Analysis of the Gaussian Sparse Histogram "
         "Mechanism. 2024."
+    ),
+    "HM26": "C. Harrison, P. Manurangsi: Optimal partition selection with Rényi differential privacy. 2026.",
+    "SDH23": (
+        "M. Swanberg, D. Desfontaines, S. Haney: DP-SIPS: A simpler, more scalable mechanism for differentially "
+        "private partition selection. PoPETs 2023."
     ),
     "KOV15": "P. Kairouz, S. Oh, P. Viswanath: The Composition Theorem for Differential Privacy. ICML 2015.",
 }
@@ -68,14 +74,7 @@ def page_about(
 ) -> Report:
     """The page of a release of any kind: its guarantee first, how it was verified and how to cite it last.
 
-    Args:
-        release: what the page is about.
-        asked: what it is asked to show.
-        heading: of the page.
-        summary: one sentence below it.
-        tiles: numbers at its head; epsilon and delta go after the first one.
-        sections: what the kind of release adds.
-        charts: all charts of the sections.
+    Epsilon and delta go after the first tile; charts are all those of the sections.
     """
     guarantee, certificate = release.guarantee, release.certificate
     return Report(
@@ -94,12 +93,11 @@ def page_about(
 
 
 def _guarantee_tiles(guarantee: Guarantee) -> tuple[Tile, ...]:
-    """Epsilon and delta."""
     if not guarantee.private:
-        return (Tile("none", "is the guarantee"),)
+        return (("none", "is the guarantee"),)
     return (
-        Tile(number(float(guarantee.epsilon)), "epsilon: what one unit can change"),
-        Tile(number(float(guarantee.delta)), "delta: chance of an exception" if guarantee.delta else "delta"),
+        (number(float(guarantee.epsilon)), "epsilon: what one unit can change"),
+        (number(float(guarantee.delta)), "delta: chance of an exception" if guarantee.delta else "delta"),
     )
 
 
@@ -115,32 +113,20 @@ def _guarantee_section(guarantee: Guarantee) -> Section:
     ratio = math.exp(min(epsilon, 700.0))
     guess = min(1.0, (ratio + delta) / (ratio + 1))
     caught = min(1.0, 0.05 * ratio + delta, 1 - (1 - delta - 0.05) / ratio)
-    lead = paragraph(_lead(guess, unit), kind="lead")
     # Conditions are part of the sentence, and must not be folded away.
     conditional = guarantee.mechanism == "sanitized_sample" or guarantee.most_distinct_keys is not None
-    plain = listed(
-        join(
-            f"Suppose a fair coin decides whether one {unit} is removed. Anyone who sees the release, even knowing "
-            "all other data, guesses the outcome correctly with probability at most ",
-            tag("strong", percent(guess, up=True)),
-            " (50 % without it).",
-        ),
-        join(
-            "A membership test with a 5 % false-positive rate detects at most ",
-            tag("strong", percent(caught, up=True)),
-            " of the actual members.",
-        ),
-        "This holds for everything that anyone computes from the release later, whatever else they know.",
-        "Other releases of the same data add up: with another one of the same kind, epsilon and delta double at most.",
-        "All of this holds under a condition, which the definition below states." if conditional else None,
+    condition = "All of this holds under a condition, which the definition below states."
+    summary = tag("summary", "The same in the words of the definition")
+    body = fill(
+        own_file("guarantee.html"),
+        lead=_lead(guess, unit),
+        unit=unit,
+        guess=percent(guess, up=True),
+        caught=percent(caught, up=True),
+        condition=tag("li", condition) if conditional else None,
+        definition=tag("details", summary, paragraph(str(guarantee)), open=conditional),
     )
-    exact = tag(
-        "details",
-        tag("summary", "The same in the words of the definition"),
-        paragraph(str(guarantee)),
-        open=conditional,
-    )
-    return Section("guarantee", "Guarantee", join(lead, plain, exact))
+    return Section("guarantee", "Guarantee", body)
 
 
 def _lead(guess: float, unit: str) -> str:
@@ -158,7 +144,8 @@ def _certificate_section(certificate: Certificate | CompactCertificate, file_nam
     rows: list[tuple[str, str | Markup]] = []
     if isinstance(certificate, Certificate):
         if certificate.worst_delta:
-            rows.append(("Largest divergence found", _found(float(certificate.worst_delta), float(certificate.delta))))
+            found = f"{float(certificate.worst_delta):.9g}, where {float(certificate.delta):.9g} is allowed"
+            rows.append(("Largest divergence found", found))
         ratio, checked = certificate.worst_ratio, certificate.rows_checked
         if certificate.copies > 1:
             total = f"epsilon {number(float(certificate.total_epsilon))}, delta {float(certificate.total_delta):.6g}"
@@ -169,22 +156,13 @@ def _certificate_section(certificate: Certificate | CompactCertificate, file_nam
         rows.append(("Largest ratio of probabilities", f"{float(ratio):.9g}"))
     rows.append(("Comparisons", f"{checked:,}"))
     rows.append(("SHA-256 of the table", tag("code", certificate.table_sha256, class_="hash")))
-    body = join(
-        paragraph(
-            "Privacy is verified, not assumed. Before sampling, an independent verifier computed the exact privacy "
-            "loss of the probability table in use, in integers. It was computed again when this page was written, "
-            "from the parameters in the file, with the same result."
-        ),
-        paragraph(str(certificate)),
-        facts(rows),
-        paragraph("Anyone who has the file can verify it again:"),
-        command(f"dptally verify {shell_word(file_name or 'FILE')}"),
+    body = fill(
+        own_file("certificate.html"),
+        certificate=str(certificate),
+        facts=facts(rows),
+        command=command(f"dptally verify {shell_word(file_name or 'FILE')}"),
     )
     return Section("certificate", "Verification", body)
-
-
-def _found(worst: float, allowed: float) -> str:
-    return f"{worst:.9g}, where {allowed:.9g} is allowed"
 
 
 def shell_word(text: str) -> str:
@@ -193,8 +171,6 @@ def shell_word(text: str) -> str:
     >>> print(shell_word("release.parquet"), shell_word("word LIKE 'a%'"))
     release.parquet "word LIKE 'a%'"
     """
-    import shlex
-
     quoted = shlex.quote(text)
     return f'"{text}"' if "'" in text and not set(text) & set('"$`\\!') else quoted
 
@@ -202,9 +178,6 @@ def shell_word(text: str) -> str:
 def _citation_section(
     guarantee: Guarantee, certificate: Certificate | CompactCertificate, title: str, fingerprint: str | None
 ) -> Section:
-    """How to cite the release and the method."""
-    import dptally
-
     epsilon, delta = number(float(guarantee.epsilon)), number(float(guarantee.delta))
     promise = f"({epsilon}, {delta})-differentially private" if guarantee.private else "not private (seeded)"
     name = f"{title}. Release of keys and counts, {promise}, made with dptally {dptally.__version__}"

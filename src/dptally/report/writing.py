@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 from dptally.errors import InvalidParameter
 from dptally.estimates.frequencies import as_confidence
 from dptally.files import check_target, complete_or_absent
-from dptally.report.contents import Asked
-from dptally.report.page import put_together
+from dptally.report.contents import Asked, put_together
 
 if TYPE_CHECKING:
     from dptally.releases.base import Release
     from dptally.report.contents import Report
-
-__all__ = ["CHART_FORMATS", "make_report", "page", "write", "write_charts"]
 
 CHART_FORMATS = ("svg", "png")
 _LARGEST_TABLE = 1000
@@ -30,14 +27,7 @@ def make_report(
     confidence: object = 0.95,
     file: str | Path | None = None,
 ) -> Report:
-    """What a page says about a release, after it was verified again.
-
-    Args:
-        release: a release of any kind.
-        title: heading of the page; None to name the key columns.
-        n: how many keys the table lists at most.
-        confidence: of intervals.
-        file: the release's file, for command lines and its SHA-256; None to leave them open.
+    """What a page says about a release, after it was verified again. Arguments as for `write`.
 
     Raises:
         PrivacyViolation: if the release does not keep its guarantee; see its `verify`.
@@ -58,7 +48,7 @@ def page(
     confidence: object = 0.95,
     file: str | Path | None = None,
 ) -> str:
-    """The page as text: HTML that holds all it needs and loads nothing. Arguments as for `make_report`."""
+    """The page as text: HTML that holds all it needs and loads nothing. Arguments as for `write`."""
     return put_together(make_report(release, title=title, n=n, confidence=confidence, file=file))
 
 

@@ -18,8 +18,6 @@ import pyarrow as pa
 from dptally.errors import DptallyError, InvalidSource, MissingDependency, attempt
 from dptally.sources.background import in_background
 
-__all__ = ["Explain", "Stream", "driver", "fetch", "schema_of"]
-
 Explain = Callable[[BaseException], DptallyError]
 _PATIENCE = 2.0  # seconds that closing waits for a call of the driver to return
 
@@ -64,11 +62,7 @@ def _reader(cursor: Any) -> Any:
 class Stream:
     """The result of one statement, on a connection of its own, from the first batch that is asked for on.
 
-    Args:
-        connect: makes the connection.
-        sql: the statement.
-        schema: what its columns must be; batches that differ are an error.
-        explain: turns the driver's errors into ours.
+    `explain` turns the driver's errors into ours; batches whose columns differ from `schema` are an error.
     """
 
     def __init__(self, connect: Callable[[], Any], sql: str, schema: pa.Schema, explain: Explain) -> None:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Generator, Iterator
 
 import pyarrow as pa
 
-__all__ = ["in_background"]
-
 
 def in_background(
     batches: Iterator[pa.RecordBatch],
@@ -23,11 +21,9 @@ def in_background(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield `batches`, produced two ahead in another thread, so that Ctrl-C is heard while DuckDB works.
 
-    Args:
-        batches: what to produce; closed in that thread at the end.
-        interrupt: makes `batches` fail soon; called when the caller stops early.
-        waiting: called about five times a second while nothing is ready; what it raises ends the work.
-        patience: seconds that the caller waits for `batches` to end when it stops early.
+    They are closed in that thread. `interrupt` makes `batches` fail soon, when the caller stops early, and the caller
+    waits `patience` seconds for that. `waiting` is called about five times a second while nothing is ready; what it
+    raises ends the work.
     """
     ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
     stopped, ended = threading.Event(), threading.Event()

@@ -13,15 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from dptally.errors import InvalidParameter, InvalidSource
 
-__all__ = [
-    "MAXIMUM_COUNT",
-    "canonical",
-    "count_expression",
-    "quote_identifier",
-    "quote_literal",
-    "require_columns",
-]
-
 MAXIMUM_COUNT = 1 << 62  # most units one key may have: leaves room to add without wrapping around
 
 _INTEGERS = frozenset({
@@ -51,12 +42,8 @@ def require_columns(
 ) -> None:
     """Refuse a request for a column that is missing or ambiguous.
 
-    Args:
-        wanted: the columns to read.
-        present: those that the source has.
-        where: what the source is called.
-        read_from: for text, the part of it that names were read from. Of a file without a header that is data, so
-            that only a name much like the wanted one is shown.
+    `read_from` is, for text, the part of it that names were read from. Of a file without a header that is data, so that
+    only a name much like the wanted one is shown.
     """
     for name in wanted:
         if name not in present and read_from is not None:

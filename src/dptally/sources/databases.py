@@ -9,15 +9,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
+from dptally.sources.columns import quote_identifier, require_columns
+from dptally.sources.engine import Session
+from dptally.sources.postgresql import open_postgresql
 from dptally.sources.scan import Scan
-from dptally.sources.selection import selection_of
-
-__all__ = ["file_of_url", "is_database", "is_url", "open_database"]
+from dptally.sources.selection import Selection, selection_of
+from dptally.sources.sqlite_files import open_sqlite
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
+_ALIAS = "dptally_source"  # of the tables of a DuckDB file, attached read-only to the session that counts them
 _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "duckdb": "duckdb", "sqlite": "sqlite"}
 
 
@@ -56,16 +60,10 @@ def open_database(
         )
     selection = selection_of(tuple(key), unit, count, table, query)
     if kind == "postgresql":
-        from dptally.sources.postgresql import open_postgresql
-
         return open_postgresql(url, selection)
     path = file_of_url(url)
     if kind == "sqlite":
-        from dptally.sources.sqlite_files import open_sqlite
-
         return open_sqlite(path, selection, identified=identified)
-    from dptally.sources.duckdb_files import open_duckdb_file
-
     return open_duckdb_file(path, selection)
 
 
@@ -90,3 +88,42 @@ def file_of_url(url: str) -> Path:
     if not os.access(path, os.R_OK):
         raise InvalidSource(f"'{name}' cannot be opened; check that you may read it.")
     return path.absolute()
+
+
+def open_duckdb_file(path: Path, selection: Selection) -> Scan:
+    """Open a table or query of a DuckDB file; counting runs in DuckDB itself, so nothing has to be pushed down."""
+    paths = (str(path), f"{path}.wal")
+    with closing(Session(paths=paths)) as session:
+        _attach(session, path)
+        described = _described(session, selection)
+    require_columns(selection.columns, [name for name, _ in described])
+    known = dict(described)
+    expressions = []
+    for name in selection.columns:
+        # A column may bring a collation that takes different keys for equal.
+        collation = ' COLLATE "C"' if known[name] == "VARCHAR" else ""
+        expressions.append(f"q.{quote_identifier(name)}{collation}")
+    sql = selection.rows(expressions)
+
+    def attach(session: Session) -> str:
+        _attach(session, path)
+        return sql
+
+    return Scan(types=tuple(known[name] for name in selection.columns), attach=attach, paths=paths, unordered=True)
+
+
+def _attach(session: Session, path: Path) -> None:
+    session.attach(str(path), _ALIAS)
+    session.execute(f"USE {_ALIAS}")
+
+
+def _described(session: Session, selection: Selection) -> list[tuple[str, str]]:
+    def explained(_: Exception) -> InvalidSource:
+        if selection.table is not None:
+            return selection.missing()
+        return InvalidSource(
+            "the query could not be run by DuckDB: check its SQL and the tables and columns it names; "
+            "it may read the tables of this file only."
+        )
+
+    return attempt(lambda: session.types(f"SELECT * FROM {selection.relation} AS q"), explained, DptallyError)  # noqa: S608

@@ -21,8 +21,6 @@ from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attemp
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.temporary import PrivateDirectory, remove_stale_directories
 
-__all__ = ["BATCH_ROWS", "OPEN_FILES", "OutOfMemory", "Session", "check_memory_limit", "describe", "explain"]
-
 BATCH_ROWS = 1 << 17
 OPEN_FILES = "/dev/fd/"  # where Linux and macOS have what a process has open, such as the pipe of standard input
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B|B|bytes)\s*", re.IGNORECASE)
@@ -37,21 +35,14 @@ class OutOfMemory(InvalidSource):
 class Session:
     """One DuckDB database that reads nothing but the files it is told and leaves nothing behind.
 
-    Args:
-        memory_limit: what DuckDB may take before it spills to disk, such as "4GB"; None takes four fifths of
-            what DuckDB would take by itself (that is four fifths of the machine).
-        share: the part of `memory_limit`, and of the free disk, that belongs to this session.
-        paths: the only files it may read.
-        in_order: whether rows come in the order of the files, which costs some speed.
+    DuckDB spills to disk beyond `memory_limit`, such as "4GB"; None takes four fifths of what DuckDB would take by
+    itself (that is four fifths of the machine). `share` is the part of it, and of the free disk, that belongs to this
+    session. Only files in `paths` are read. With `in_order`, rows come in the order of the files, which costs some
+    speed.
     """
 
     def __init__(
-        self,
-        *,
-        memory_limit: str | None = None,
-        share: float = 1.0,
-        paths: Sequence[str] = (),
-        in_order: bool = False,
+        self, *, memory_limit: str | None = None, share: float = 1.0, paths: Sequence[str] = (), in_order: bool = False
     ) -> None:
         remove_stale_directories()
         self._directory = PrivateDirectory()

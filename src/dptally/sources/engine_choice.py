@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources import frames
+from dptally.sources.engine import describe
 from dptally.sources.scan import Scan
-
-__all__ = ["ENGINES", "check_engine", "check_engine_for", "scan_by_polars"]
 
 ENGINES = ("auto", "polars", "duckdb", "spark")
 
@@ -47,9 +47,6 @@ def scan_by_polars(
 ) -> Scan:
     """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
     import polars as pl
-
-    from dptally.sources import frames
-    from dptally.sources.engine import describe
 
     if scan.text:
         raise InvalidParameter("the engine 'polars' reads CSV and JSON by rules of its own; leave engine at 'auto'.")
@@ -77,8 +74,6 @@ def scan_by_polars(
 
 def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:
     import polars as pl
-
-    from dptally.sources import frames
 
     home = type(source).__module__.split(".")[0]
     frame: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +13,6 @@ from dptally.sources.columns import quote_identifier, quote_literal, require_col
 from dptally.sources.engine import Session
 from dptally.sources.scan import Scan
 from dptally.sources.text_files import COMPRESSED, open_csv, open_json_lines, open_standard_input
-
-__all__ = ["find_files", "format_of_name", "open_files", "refuse_same_files"]
 
 _ENDINGS = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"
@@ -83,10 +82,7 @@ def refuse_same_files(names: Iterable[str]) -> None:
 def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str | None) -> Scan:
     """Open files, all of one format.
 
-    Args:
-        patterns: paths and globs; a single "-" is standard input.
-        wanted: columns to read.
-        format_name: the format, or None to take it from the names.
+    A single "-" is standard input; without `format_name` the format is taken from the names.
     """
     if format_name is not None and format_name not in _FORMATS:
         raise InvalidParameter(f"format must be one of csv, tsv, jsonl, parquet, got {format_name!r}.")
@@ -117,11 +113,8 @@ def open_files(patterns: Sequence[str], wanted: Sequence[str], format_name: str 
 def open_parquet(files: Sequence[str], wanted: Sequence[str]) -> Scan:
     """Open Parquet files that agree on the wanted columns."""
     paths = tuple(str(Path(name).absolute()) for name in files)
-    session = Session(paths=paths, in_order=True)  # what is inside of a column is listed after it
-    try:
+    with closing(Session(paths=paths, in_order=True)) as session:  # what is inside of a column is listed after it
         found = [_wanted_columns(session, path, name, wanted) for path, name in zip(paths, files, strict=True)]
-    finally:
-        session.close()
     for name, columns in zip(files, found, strict=True):
         for column, first, kind in zip(wanted, found[0].types, columns.types, strict=True):
             if kind != first:

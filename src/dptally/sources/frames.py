@@ -16,21 +16,6 @@ from dptally.sources.files import refuse_same_files
 from dptally.sources.scan import Scan, scan_of_stream, scan_of_table
 from dptally.sources.undeclared import texts
 
-__all__ = [
-    "is_declared",
-    "open_arrow",
-    "open_dataset",
-    "open_pandas",
-    "open_polars",
-    "open_reader",
-    "open_relation",
-    "pandas_array",
-    "pandas_table",
-    "polars_array",
-    "polars_columns",
-    "scan_of_plan",
-]
-
 
 def open_arrow(table: Any, wanted: Sequence[str]) -> Scan:
     """Open an Arrow table or record batch."""

@@ -18,10 +18,9 @@ import pyarrow as pa
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import Session, describe
+from dptally.sources.frames import is_declared, pandas_array, polars_array
 from dptally.sources.scan import Scan, scan_of_table
 from dptally.sources.undeclared import texts
-
-__all__ = ["open_keys", "open_mapping", "open_public_keys"]
 
 _PIECE = 1 << 16
 _KINDS: tuple[tuple[tuple[type, ...], Any], ...] = (  # first match wins: a bool is an int, a datetime is a date
@@ -83,12 +82,8 @@ def _as_array(source: Any) -> tuple[Any, bool] | None:
     if isinstance(source, pa.Array | pa.ChunkedArray):
         return source, True
     if home == "polars" and name == "Series":
-        from dptally.sources.frames import polars_array
-
         return polars_array(source), True
     if home == "pandas" and (name == "Series" or name.endswith("Index")):
-        from dptally.sources.frames import is_declared, pandas_array
-
         return pandas_array(source, "the pandas series"), is_declared(source)
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
@@ -145,7 +140,6 @@ def _columns_of_text(keys: list[Any], width: int) -> list[Any]:
 
 
 def _columns_of(keys: list[Any], names: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[Any]]:
-    """Turn public keys into Arrow columns of the types of their values."""
     kinds = set(map(type, keys)) - {type(None)}
     tuples = {kind for kind in kinds if issubclass(kind, tuple)}
     if not tuples:
@@ -166,7 +160,6 @@ def _columns_of(keys: list[Any], names: tuple[str, ...] | None) -> tuple[tuple[s
 
 
 def _column(values: Sequence[Any]) -> Any:
-    """Turn the values of one column into Arrow."""
     found = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     if len(found) > 1:
         raise InvalidSource("the keys are of several types; all must be of one.")

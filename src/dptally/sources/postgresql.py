@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,6 @@ from dptally.sources.columns import MAXIMUM_COUNT, quote_identifier, quote_liter
 from dptally.sources.engine import Session, describe
 from dptally.sources.scan import Scan
 from dptally.sources.selection import Selection
-
-__all__ = ["open_postgresql"]
 
 _AS_THEY_ARE = frozenset({
     "bool", "int2", "int4", "int8", "float4", "float8", "bytea", "date", "time", "timestamp", "timestamptz"
@@ -55,15 +54,12 @@ _REFUSED = re.compile(r"authentication failed|no password supplied|pg_hba|role .
 def open_postgresql(url: str, selection: Selection) -> Scan:
     """Look up the columns of a table or query and plan the statement that reads it."""
     source = _Source(url, selection)
-    connection = source.connect()
-    try:
+    with closing(source.connect()) as connection:
         expressions, sent_as_text = source.expressions(connection)
         plain = selection.unit is None and selection.count is None
         sql = selection.rows(expressions) if selection.unit is None else selection.distinct(expressions)
         schema = _without_metadata(schema_of(connection, sql, source.explain))
         counted = selection.counted(expressions) if plain else ""
-    finally:
-        connection.close()
     types = tuple(sent_as_text[i] or kind for i, kind in enumerate(describe(schema)))
     # A decimal may be NaN or infinite, which is null; JSON stays text, so that its numbers stay as they are written.
     columns = ", ".join(

@@ -20,8 +20,6 @@ from dptally.errors import InvalidParameter
 from dptally.sources.databases import file_of_url, is_database, is_url
 from dptally.sources.files import find_files, format_of_name
 
-__all__ = ["check_request", "check_request_for", "kind_of_source"]
-
 _DECLARED_FORMATS = frozenset({"csv", "tsv", "parquet"})
 _DECLARED_TABLES = frozenset({
     ("polars", "DataFrame"), ("polars", "LazyFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch"),
@@ -120,20 +118,8 @@ def check_request_for(
 ) -> bool:
     """Refuse what can be refused without looking at a row: a request that contradicts itself, files that are not there.
 
-    Args:
-        source: as in `open_rows`, like all that follow.
-        key: columns.
-        unit: column.
-        count: column.
-        nulls: "drop" or "keep".
-        format: of files.
-        table: of a database.
-        query: of a database.
-        engine: that reads.
-        when_opened: what is checked when the source is opened.
-
-    Returns:
-        bool: whether its columns and types are declared, so that opening it does not look at a row either.
+    Parameters are those of `open_rows`; `when_opened` says what is checked when the source is opened. Returns whether
+    columns and types are declared, so that opening the source does not look at a row either.
     """
     names = check_request(key, unit, count, nulls)
     kind = kind_of_source(source, names, unit=unit, count=count, format_name=format, table=table, query=query)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.sources import frames, in_memory
 from dptally.sources.columns import canonical, count_expression
 from dptally.sources.databases import open_database
 from dptally.sources.engine import Session, describe
@@ -20,8 +22,6 @@ from dptally.sources.requests import check_request, kind_of_source
 from dptally.sources.scan import Scan
 from dptally.sources.stated_types import read_as, read_types
 from dptally.sources.undeclared import define_functions, json_expression
-
-__all__ = ["Rows", "open_rows"]
 
 
 def _states(paths: Iterable[str]) -> list[tuple[int, int, int] | None]:
@@ -37,17 +37,7 @@ def _states(paths: Iterable[str]) -> list[tuple[int, int, int] | None]:
 
 
 class Rows:
-    """Private rows of a source, not read yet: which columns are keys, and whose they are.
-
-    Attributes:
-        key: names of the key columns.
-        unit: name of the column that says whose row it is, or None when every row is its own unit.
-        count: name of the column of counts, or None when every row counts once.
-        nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own.
-        once: whether the rows can be read one time only.
-        counted_at_source: whether the source counts its rows by itself, as a database does.
-        unordered: whether rows come in no particular order, as those of a database or of a query do.
-    """
+    """Private rows of a source, not read yet: which columns are keys, and whose they are."""
 
     def __init__(
         self,
@@ -61,13 +51,12 @@ class Rows:
         assumed: Mapping[int, str] | None = None,
     ) -> None:
         self.key = tuple(key)
-        self.unit = unit
-        self.count = count
-        self.nulls = nulls
-        self.once = scan.once
-        self.paths = scan.paths
-        self.counted_at_source = scan.attach_counted is not None
-        self.unordered = scan.unordered
+        self.unit = unit  # the column that says whose row it is, or None when every row is its own unit
+        self.count = count  # the column of counts, or None when every row counts once
+        self.nulls = nulls  # "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own
+        self.once, self.paths = scan.once, scan.paths
+        self.counted_at_source = scan.attach_counted is not None  # as a database does
+        self.unordered = scan.unordered  # rows come in no particular order, as those of a database or of a query do
         self._scan = scan
         self._taken = False
         self._files = _states(self.paths)
@@ -114,12 +103,9 @@ class Rows:
         """Names and Arrow types of the key columns as they are released, from declarations alone: no row is read."""
         nothing = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
         keys = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
-        session = Session()
-        try:
+        with closing(Session()) as session:
             self._prepare(session)
             found = session.schema(f"SELECT {keys} FROM (SELECT {nothing})")  # noqa: S608 - no value of the data is in it
-        finally:
-            session.close()
         return pa.schema([pa.field(name, column.type) for name, column in zip(self.key, found, strict=True)])
 
     @property
@@ -157,10 +143,8 @@ class Rows:
     def select_counted(self, session: Session) -> str | None:
         """SQL for keys that the source has counted: k0, k1, ... and the number of rows as w.
 
-        A key may come more than once, where two of the source's values have one canonical form.
-
-        Returns:
-            The SQL, or None for a source that does not count, and for rows with a unit or counts of their own.
+        A key may come more than once, where two of the source's values have one canonical form. None for a source that
+        does not count, and for rows with a unit or counts of their own.
         """
         if self._scan.attach_counted is None or self.unit is not None or self.count is not None:
             return None
@@ -183,10 +167,8 @@ class Rows:
     def select_numbered(self, session: Session) -> str | None:
         """SQL for the keys of Parquet files with the number of the file as f and of the row in it as r.
 
-        Null keys are among them: a filter on the key would make DuckDB read the whole column first.
-
-        Returns:
-            The SQL, or None for any other source.
+        Null keys are among them: a filter on the key would make DuckDB read the whole column first. None for any other
+        source.
         """
         if not self.paths or self.unordered:
             return None
@@ -260,9 +242,6 @@ def open_rows(
         assumed: names and types of the key columns where neither the source nor `types` says them: those of a universe.
         infer: for keys that are public, and for nothing else: Python objects get the type of their values.
 
-    Returns:
-        The rows, ready to be counted.
-
     Raises:
         InvalidParameter: the request is contradictory or names a column that is not there.
         InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
@@ -291,8 +270,6 @@ def open_rows(
 
 
 def _open_keys(source: Any, names: tuple[str, ...], *, infer: bool, named: bool) -> tuple[tuple[str, ...], Scan]:
-    from dptally.sources import in_memory
-
     if isinstance(source, Mapping):
         return names, in_memory.open_mapping(source, len(names))
     if not isinstance(source, Iterable) or isinstance(source, bytes | bytearray):
@@ -325,8 +302,6 @@ def _open_paths(source: Any, wanted: Sequence[str], format_name: str | None) -> 
 
 
 def _open_table(source: Any, wanted: Sequence[str], identified: str | None) -> Scan:
-    from dptally.sources import frames
-
     home, name = type(source).__module__.split(".")[0], type(source).__name__
     if home == "pandas":
         return frames.open_pandas(source, wanted, identified)

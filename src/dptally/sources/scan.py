@@ -9,36 +9,27 @@ import pyarrow as pa
 
 from dptally.sources.engine import Session
 
-__all__ = ["Scan", "scan_of_stream", "scan_of_table"]
-
 
 @dataclass(frozen=True, repr=False)
 class Scan:
-    """The wanted columns of a source, not read yet.
+    """The wanted columns of a source, not read yet."""
 
-    Attributes:
-        types: DuckDB type of each wanted column, in the order they were asked for, from declarations alone: no value
-            has a say in them. JSON is text that holds one JSON value.
-        attach: makes the source readable in a session and returns SQL that selects the wanted columns as c0,
-            c1, ...
-        undeclared: positions of columns without a declared type. They come as text (VARCHAR), every value by the rule
-            of `dptally.sources.undeclared`, or as JSON.
-        text: whether the source is a text file, CSV or JSON.
-        once: whether the source can be read one time only.
-        paths: files the session must be allowed to read.
-        attach_counted: like `attach`, for a source that counts by itself: each distinct row of c0, c1, ... with its
-            number of rows as w. None where DuckDB counts.
-        unordered: whether rows come in no particular order, as those of a database do, and another reading may find
-            others. The order of a query's rows depends on how it is run, which one row more may change.
-    """
-
+    # DuckDB type of each wanted column, in the order they were asked for, from declarations alone: no value has a say
+    # in them. JSON is text that holds one JSON value
     types: tuple[str, ...]
+    # makes the source readable in a session and returns SQL that selects the wanted columns as c0, c1, ...
     attach: Callable[[Session], str]
+    # positions of columns without a declared type. They come as text (VARCHAR), every value by the rule of
+    # `dptally.sources.undeclared`, or as JSON
     undeclared: frozenset[int] = frozenset()
-    text: bool = False
-    once: bool = False
-    paths: tuple[str, ...] = field(default=())
+    text: bool = False  # whether the source is a text file, CSV or JSON
+    once: bool = False  # whether the source can be read one time only
+    paths: tuple[str, ...] = field(default=())  # files the session must be allowed to read
+    # like `attach`, for a source that counts by itself: each distinct row of c0, c1, ... with its number of rows as w.
+    # None where DuckDB counts
     attach_counted: Callable[[Session], str] | None = None
+    # whether rows come in no particular order, as those of a database do, and another reading may find others. The
+    # order of a query's rows depends on how it is run, which one row more may change
     unordered: bool = False
 
     def __repr__(self) -> str:

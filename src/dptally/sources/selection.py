@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_identifier
 
-__all__ = ["Selection", "check_only_one_statement", "selection_of", "table_parts"]
-
 _NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$([A-Za-z_]*)\$.*?\$\1\$""", re.DOTALL | re.VERBOSE
@@ -19,21 +17,13 @@ _QUOTED = re.compile(
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """What is read of a database: SQL to read from, and the columns in their roles.
+    """What is read of a database: SQL to read from, and the columns in their roles."""
 
-    Attributes:
-        relation: a quoted table name, or a query in parentheses.
-        table: the table as it was named, or None for a query.
-        key: names of the key columns.
-        unit: name of the unit's column, or None.
-        count: name of the column of counts, or None.
-    """
-
-    relation: str
-    table: str | None
-    key: tuple[str, ...]
-    unit: str | None
-    count: str | None
+    relation: str  # a quoted table name, or a query in parentheses
+    table: str | None  # the table as it was named, or None for a query
+    key: tuple[str, ...]  # names of the key columns
+    unit: str | None  # name of the unit's column, or None
+    count: str | None  # name of the column of counts, or None
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ text by the rule of `dptally.sources.undeclared`. No value decides how others ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,6 @@ from dptally.sources.scan import Scan
 from dptally.sources.selection import Selection
 from dptally.sources.undeclared import define_functions, float_expression
 
-__all__ = ["open_sqlite"]
-
 _VIEW = "dptally_source"
 _ARROW = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.string()}
 _DUCKDB = {"integer": "BIGINT", "real": "DOUBLE", "text": "VARCHAR"}
@@ -40,11 +39,8 @@ def open_sqlite(path: Path, selection: Selection, *, identified: str | None = No
     The texts of the column `identified`, if it is declared without a type, tell units apart.
     """
     source = _Source(path, selection)
-    connection = source.connect()
-    try:
+    with closing(source.connect()) as connection:
         kinds = source.kinds(connection)
-    finally:
-        connection.close()
     columns = [_Column(i, kind) for i, kind in enumerate(kinds)]
     plain = selection.unit is None and selection.count is None
     forms = [
@@ -67,11 +63,7 @@ def open_sqlite(path: Path, selection: Selection, *, identified: str | None = No
 
 
 class _Column:
-    """A wanted column as it is sent: one part for each storage class that counts.
-
-    Attributes:
-        parts: name of the part, and the storage class of its values; all others are null in it.
-    """
+    """A wanted column as it is sent: one part for each storage class that counts, all others are null in it."""
 
     def __init__(self, position: int, kind: str | None) -> None:
         kinds = (kind,) if kind is not None else ("integer", "real", "text", "blob")
@@ -98,14 +90,11 @@ class _Column:
 
 
 class _Source:
-    """A file and what is read of it."""
-
     def __init__(self, path: Path, selection: Selection) -> None:
         self._path = path
         self._selection = selection
 
     def connect(self) -> Any:
-        """A connection that may only read the file."""
         dbapi = driver("sqlite", "SQLite")
         connection = attempt(
             lambda: dbapi.connect(f"file:{quote(str(self._path))}?mode=ro"),

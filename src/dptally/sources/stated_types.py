@@ -11,8 +11,6 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 
-__all__ = ["TYPE_NAMES", "read_as", "read_types"]
-
 _DUCKDB = {
     "text": "VARCHAR",
     "int64": "BIGINT",

@@ -21,8 +21,6 @@ import time
 import weakref
 from pathlib import Path
 
-__all__ = ["PrivateDirectory", "remove_stale_directories"]
-
 _PREFIX = "dptally-spill-"
 _LOCK = "lock"
 _ACL_VERSION, _ACL_OWNER, _ACL_GROUP, _ACL_OTHERS, _ACL_NOBODY = 2, 0x01, 0x04, 0x20, 0xFFFFFFFF

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.columns import quote_literal, require_columns
 from dptally.sources.engine import OPEN_FILES, Session
 from dptally.sources.scan import Scan
 from dptally.sources.undeclared import define_functions, read_json
-
-__all__ = ["COMPRESSED", "open_csv", "open_json_lines", "open_standard_input"]
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}  # endings of names, and what Arrow calls them
 _START = 1 << 20  # bytes looked at to find a header or the fields of JSON objects
@@ -130,7 +130,6 @@ class _Pipe:
         self._cancelled = False
 
     def begin(self) -> None:
-        """Copy in a thread of its own."""
         threading.Thread(target=self._copy, name="dptally-input", daemon=True).start()
 
     def _copy(self) -> None:
@@ -178,8 +177,6 @@ def _read_standard_input() -> bytes:
 
 
 def _start_of(name: str) -> bytes:
-    import pyarrow as pa
-
     try:
         with pa.OSFile(name, "rb") as raw:
             compression = COMPRESSED.get(Path(name).suffix.lower())
@@ -221,7 +218,6 @@ def _csv_select(paths: Sequence[str], header: Sequence[str], wanted: Sequence[st
 def _check_objects(start: bytes, name: str) -> None:
     """Refuse, before anything is paid for, what does not begin with JSON objects on lines of their own."""
     for line in _complete_lines(start):
-        row: Any = None
         try:
             row = read_json(line.decode())
         except ValueError:
@@ -266,5 +262,4 @@ def _json_select(paths: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _pointer(name: str) -> str:
-    """The JSON pointer of a field."""
     return "/" + name.replace("~", "~0").replace("/", "~1")

@@ -38,29 +38,14 @@ import operator
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptally.errors import InvalidSource
-
-if TYPE_CHECKING:
-    from dptally.sources.engine import Session
-
-__all__ = [
-    "canonical_decimal",
-    "define_functions",
-    "float_expression",
-    "identity",
-    "is_unicode",
-    "json_expression",
-    "json_field",
-    "label",
-    "read_json",
-    "texts",
-]
+from dptally.sources.engine import Session
 
 _MOST_DIGITS = 4000  # below what Python turns into text without being asked to
 _MOST_BITS = 13_287  # of a whole number with at most so many digits
@@ -147,10 +132,6 @@ def is_unicode(text: object) -> bool:
         return False
 
 
-def _of_truth(value: Any, exact: bool) -> str:
-    return "btrue" if value else "bfalse"
-
-
 def _of_whole(value: Any, exact: bool) -> str | None:
     number = operator.index(value)
     return _number(str(number)) if number.bit_length() <= _MOST_BITS else None
@@ -203,24 +184,12 @@ def _short(moment: str) -> str:
     return _ZEROS.sub(r"\1", moment)
 
 
-def _of_bytes(value: Any, exact: bool) -> str:
-    return f"x{bytes(value).hex()}"
-
-
-def _of_date(value: datetime.date, exact: bool) -> str:
-    return f"d{value.isoformat()}"
-
-
 def _of_numpy_moment(value: Any, exact: bool) -> str | None:
     if np.isnat(value):
         return None
     precision = np.datetime_data(value.dtype)[0]
     known = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}.get(precision, precision)
     return f"d{_short(str(value.astype(f'datetime64[{known}]')))}"
-
-
-def _of_uuid(value: uuid.UUID, exact: bool) -> str:
-    return f"t{value}"
 
 
 def _of_nested(value: Any, exact: bool) -> str | None:
@@ -256,24 +225,20 @@ class _Literal(str):
     __slots__ = ()
 
 
-def _of_literal(value: _Literal, exact: bool) -> str | None:
-    return _number(str.__str__(value))
-
-
 # The first that fits: a literal is a text, a truth value is a number, and a datetime is a date.
 _KINDS: tuple[tuple[tuple[type, ...], Callable[[Any, bool], str | None]], ...] = (
-    ((_Literal,), _of_literal),
+    ((_Literal,), lambda value, _: _number(str.__str__(value))),
     ((str,), _of_text),
-    ((bool, np.bool_), _of_truth),
+    ((bool, np.bool_), lambda value, _: "btrue" if value else "bfalse"),
     ((int, np.integer), _of_whole),
     ((float, np.float16, np.float32), _of_float),
     ((decimal.Decimal,), _of_decimal),
     ((datetime.datetime,), _of_moment),
-    ((datetime.date,), _of_date),
+    ((datetime.date,), lambda value, _: f"d{value.isoformat()}"),
     ((datetime.time,), _of_time),
-    ((bytes, bytearray, memoryview), _of_bytes),
+    ((bytes, bytearray, memoryview), lambda value, _: f"x{bytes(value).hex()}"),
     ((np.datetime64,), _of_numpy_moment),
-    ((uuid.UUID,), _of_uuid),
+    ((uuid.UUID,), lambda value, _: f"t{value}"),
     ((list, tuple, dict, np.ndarray), _of_nested),
 )
 
@@ -299,20 +264,17 @@ def texts(values: Sequence[Any], *, identities: bool = False) -> pa.Array:
 
 def read_json(text: str) -> Any:
     """Parse JSON with numbers as they are written; of members with one name the first counts."""
-    return json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_nothing, object_pairs_hook=_first)
-
-
-def _nothing(_: str) -> None:
-    return None
-
-
-def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))
+    return json.loads(
+        text,
+        parse_int=_Literal,
+        parse_float=_Literal,
+        parse_constant=lambda _: None,
+        object_pairs_hook=lambda pairs: dict(reversed(pairs)),
+    )
 
 
 def json_field(line: str, name: str) -> str | None:
     """Return a member of a JSON object as canonical JSON, or None where there is none that can be written."""
-    found: Any = None
     try:
         found = read_json(line)
     except ValueError:
@@ -343,12 +305,11 @@ def _each(text_of: Callable[[Any], str | None]) -> Callable[[pa.Array], pa.Array
     return texts_of
 
 
-def _json_fields(lines: pa.Array, names: pa.Array) -> pa.Array:
-    return pa.array(map(json_field, lines.to_pylist(), names.to_pylist()), pa.large_string())
-
-
 _FUNCTIONS: dict[str, tuple[Callable[..., pa.Array], list[str]]] = {
-    "dptally_json_field": (_json_fields, ["VARCHAR", "VARCHAR"]),
+    "dptally_json_field": (
+        lambda lines, names: pa.array(map(json_field, lines.to_pylist(), names.to_pylist()), pa.large_string()),
+        ["VARCHAR", "VARCHAR"],
+    ),
     "dptally_json_text": (_each(lambda text: _of_json(text, exact=True)), ["VARCHAR"]),
     "dptally_float_label": (_each(lambda number: _tagged(number, exact=False)), ["DOUBLE"]),
     "dptally_float_identity": (_each(lambda number: _tagged(number, exact=True)), ["DOUBLE"]),

@@ -5,8 +5,9 @@ with words that belong to the key (`dptally.randomness.keyed`), and only reporte
 columns become keys, `counting` how units are bounded and keys are counted, `drawing` is what runs on the executors,
 `publishing` ties them together and holds the argument why a repeated task cannot draw twice, `java` and `session` start
 a local session where there is none, `workers` has our code run by this Python where that is possible, `files` reads
-files by the rules of one machine, `row_sampling` samples rows before they are shuffled, `sketching` builds sketches on
-the executors, and `streaming` keeps one over a stream.
+files by the rules of one machine, `row_sampling` samples rows before they are shuffled, `unit_pairs` and `packed_units`
+keep units with their keys between the stages of a release in rounds, `sketching` builds sketches on the executors, and
+`streaming` keeps one over a stream.
 """
 
 from __future__ import annotations

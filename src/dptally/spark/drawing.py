@@ -30,7 +30,7 @@ from dptally.summaries.counting import check_text
 if TYPE_CHECKING:
     from dptally.laws.base import Law
 
-__all__ = ["BoundUnits", "DrawKeys", "Halves", "certified_law", "rows_in_order"]
+__all__ = ["BoundUnits", "DrawKeys", "Halves", "certified_law", "draw_partition", "rows_in_order"]
 
 
 class Halves:
@@ -105,15 +105,23 @@ class DrawKeys:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Go through one partition."""
-        law, keyed = certified_law(self._facts, self._table), self._secret.keyed()
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            width = batch.num_columns - 1
-            keys, counts = batch.select(range(width)), integers(batch.column(width))
-            _check(keys, counts, self._count)
-            drawn = draw_batch(law, keys, counts, keyed.of_rows(keys.columns), sampled=self._sampled)
-            yield from drawn.combine_chunks().to_batches()
+        law = certified_law(self._facts, self._table)
+        yield from draw_partition(law, batches, self._secret, self._count, sampled=self._sampled)
+
+
+def draw_partition(
+    law: Law, batches: Iterable[pa.RecordBatch], secret: Halves, count: str | None, *, sampled: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """One draw for each key of a partition, with the words that belong to it; see `DrawKeys`."""
+    keyed = secret.keyed()
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        width = batch.num_columns - 1
+        keys, counts = batch.select(range(width)), integers(batch.column(width))
+        _check(keys, counts, count)
+        drawn = draw_batch(law, keys, counts, keyed.of_rows(keys.columns), sampled=sampled)
+        yield from drawn.combine_chunks().to_batches()
 
 
 def _check(keys: pa.RecordBatch, counts: np.ndarray[Any, np.dtype[np.int64]], count: str | None) -> None:

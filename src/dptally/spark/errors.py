@@ -33,7 +33,7 @@ def explain(error: BaseException, *, stopped: bool) -> DptallyError:
     if "maxResultSize" in text:
         return InvalidParameter(
             "the released rows do not fit into the driver (spark.driver.maxResultSize); use collect=False to keep them "
-            "on the cluster."
+            "on the cluster, or a larger limit for the mechanism 'rounds', whose rows pass through the driver."
         )
     if stopped:
         return InvalidSource("the Spark session was stopped before the release was complete; nothing was released.")

@@ -14,6 +14,10 @@ that the session's `setCheckpointDir` names, else in the executors' own storage.
 can go back behind it. Then the secret is wiped as before. If an executor's storage is lost afterwards, reading fails;
 it never draws again. What is checkpointed are reported rows, which are public.
 
+**Releases in rounds** bring the keys that each round finds to the driver, as the next round leaves them out, and counts
+of found keys are drawn there; ``collect=False`` hands these rows back to Spark. What the executors keep between stages
+(`dptally.spark.unit_pairs`) is removed when the release is made, or has failed.
+
 Sorting comes after the checkpoint: Spark's global sort runs what is below it twice.
 """
 
@@ -24,6 +28,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from dptally.mechanisms.registry import draw
 from dptally.spark.counting import bounded, counted, drawn
 from dptally.spark.jobs import Progress, guarded, run
@@ -31,6 +38,7 @@ from dptally.spark.released import SparkRelease, release_rows
 from dptally.spark.row_sampling import can_sample_rows, most_rows, sampled
 from dptally.spark.secrets import shared_secret
 from dptally.spark.sketching import merged_sketch
+from dptally.spark.unit_pairs import SparkPairs
 
 if TYPE_CHECKING:
     from dptally.laws.spec import Question, Spec
@@ -53,6 +61,7 @@ class OpenedFrame:
     def __init__(self, rows: SparkRows, *, collect: bool) -> None:
         self.rows, self._collect = rows, collect
         self._contents: Any = None
+        self._pairs: SparkPairs | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -68,12 +77,31 @@ class OpenedFrame:
         """
         if question.summary == "keys":
             return guarded(self.rows.frame, lambda: self._drawn(question, bits, paid, report))
+        if question.summary == "unit_weights":
+            reported = guarded(self.rows.frame, lambda: self._paired(bits, report).reported(question))
+            paid.begin()  # as for keys that are collected
+            return reported
         summary: Any
         if question.summary == "total":
             summary = count_occurrences(self.rows, report)
+        elif question.summary == "unit_sizes":
+            summary = guarded(self.rows.frame, lambda: self._paired(bits, report).sizes(question))
+        elif question.summary == "found_counts":
+            summary = guarded(self.rows.frame, lambda: self._paired(bits, report).found_counts(question))
         else:
             summary = self._sketched(spec, bits, report)
         return draw(spec.mechanism, question, summary, paid.bits)
+
+    def close(self) -> None:
+        """Have the executors remove what they kept for later stages."""
+        if self._pairs is not None:
+            self._pairs.close()
+
+    def _paired(self, bits: BitSource, report: Progress | None) -> SparkPairs:
+        """The keys of every unit, packed once; each stage of a release in rounds is asked of them."""
+        if self._pairs is None:
+            self._pairs = SparkPairs(self.rows, bits, report)
+        return self._pairs
 
     def _sketched(self, spec: Spec, bits: BitSource, report: Progress | None) -> Any:
         """Sketch on the cluster; `bits` are where the secret comes from by which units choose their keys."""
@@ -111,8 +139,12 @@ def make_spark_release(
     spec: Spec, asked: Question, outputs: Sequence[Any], guarantee: Guarantee, key: tuple[str, ...]
 ) -> SparkRelease:
     """A release that stays on the cluster; see `dptally.releases.making.make_release`."""
-    del spec, key
-    return SparkRelease(outputs[-1], guarantee, asked.certificate, asked.law)
+    found = spec.result(outputs)
+    law, certificate = found.get("law", asked.law), found.get("certificate", asked.certificate)
+    rows = found["rows"]
+    if isinstance(rows, pa.Table):  # drawn in the driver, in order of keys
+        rows = SparkSession.builder.getOrCreate().createDataFrame(rows.select([*key, "value"]))
+    return SparkRelease(rows, guarantee, certificate, law)
 
 
 def count_occurrences(rows: SparkRows, progress: Progress | None) -> int:

@@ -15,8 +15,6 @@ from dptally.summaries.counting import Progress
 from dptally.summaries.frequencies import count_keys
 from dptally.universes.grids import Grid
 
-__all__ = ["BinnedRows", "check_values", "count_bins", "is_whole"]
-
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _DATES = ("DATE",)
 _TEXTS = ("VARCHAR", '"NULL"', "NULL")

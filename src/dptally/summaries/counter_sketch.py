@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,14 +22,7 @@ from dptally.sources.background import in_background
 from dptally.sources.engine import Session, check_memory_limit
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import Form, SketchContents
-from dptally.summaries.sketch_files import (
-    ColumnNames,
-    SketchState,
-    pack,
-    read_sketch_file,
-    unpack,
-    write_sketch_file,
-)
+from dptally.summaries.sketch_files import ColumnNames, SketchState, pack, read_sketch_file, unpack, write_sketch_file
 from dptally.summaries.sketch_keys import (
     ARROW_TYPES,
     KeyBuffers,
@@ -41,25 +35,13 @@ from dptally.summaries.sketch_keys import (
 )
 from dptally.summaries.stream_identities import new_identity, united_streams
 
-__all__ = ["CounterSketch"]
-
 _MOST_CAPACITY = 1 << 30
 _CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work
 _BEGINNING = threading.Lock()
 
 
 class CounterSketch:
-    """At most `capacity` keys with counters that are never too high. Private: nothing of the data shows in its `repr`.
-
-    Attributes:
-        capacity: the number of counters, k in [LT25].
-        merged: whether it was merged from others; then neighbouring sketches may differ by one in all their counters
-            [LT25, Cor. 18 and 28].
-        standard: whether it was imported from a tool that drops counters at zero.
-        names: of the columns of keys and units in the sources it has read; a release takes them over.
-        streams: random numbers of the streams it holds, none before the first batch; see
-            `dptally.summaries.stream_identities`.
-    """
+    """At most `capacity` keys with counters that are never too high. Private: its `repr` shows nothing of the data."""
 
     _BY_UNIT: ClassVar[bool]
     sketches: ClassVar[int] = 1  # that were added up: none
@@ -70,11 +52,12 @@ class CounterSketch:
             raise InvalidParameter(f"capacity must be an integer between 1 and 2^30, got {capacity!r}.")
         if kind is not None and kind not in ARROW_TYPES:
             raise InvalidParameter(f"kind must be 'string', 'bytes', 'integer' or 'unsigned', got {kind!r}.")
-        self.capacity = capacity
+        self.capacity = capacity  # the number of counters, k in [LT25]
+        # Merged from others: then neighbouring sketches may differ by one in all their counters [LT25, Cor. 18 and 28].
         self.merged = False
-        self.standard = False
-        self.names = ColumnNames()
-        self.streams: frozenset[bytes] = frozenset()
+        self.standard = False  # imported from a tool that drops counters at zero
+        self.names = ColumnNames()  # of the columns in the sources it has read; a release takes them over
+        self.streams: frozenset[bytes] = frozenset()  # see `dptally.summaries.stream_identities`
         self._bits = SystemBits() if bits is None else bits
         self._kind: Kind | None = None
         self._native: Any = None
@@ -269,18 +252,15 @@ class CounterSketch:
     def from_bytes(cls, packed: bytes, *, bits: BitSource | None = None) -> Self:
         """Read what `to_bytes` made.
 
-        Raises:
-            InvalidSource: it is not a sketch of this class, damaged, incomplete or of a newer version.
+        Raises InvalidSource if it is not a sketch of this class, damaged, incomplete or of a newer version.
         """
         return cls.from_state(unpack(packed, "the sketch"), "the sketch", bits)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the sketch to a file that only its owner may read: it is private.
 
-        The file is complete or absent, whatever happens.
-
-        Raises:
-            InvalidParameter: the file exists and `overwrite` is not set, or it cannot be written.
+        The file is complete or absent, whatever happens. Raises InvalidParameter if the file exists and `overwrite` is
+        not set, or it cannot be written.
         """
         write_sketch_file(self._state(), Path(path), overwrite=overwrite)
 
@@ -313,8 +293,7 @@ class CounterSketch:
     def from_state(cls, state: SketchState, name: str, bits: BitSource | None = None) -> Self:
         """Make the sketch from what a file holds; `name` is what errors call it.
 
-        Raises:
-            InvalidSource: it is not a sketch of this class, or a key comes twice.
+        Raises InvalidSource if it is not a sketch of this class, or a key comes twice.
         """
         if state.by_unit != cls._BY_UNIT:
             raise InvalidSource(f"{name} holds a sketch of {'users' if state.by_unit else 'elements'}.")
@@ -439,8 +418,7 @@ class CounterSketch:
         self._begin(rows.key_schema.types[0])
         self.names = ColumnNames.shared([self.names, ColumnNames(rows.key[0], rows.unit)])
         take = self._taking()
-        session = Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)
-        try:
+        with closing(Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)) as session:
             saved = time.monotonic()
             for batch in self._batches(session, self._select(rows, session), progress):
                 take(batch)
@@ -450,8 +428,6 @@ class CounterSketch:
             take(None)
             if checkpoint is not None:
                 self.save(checkpoint, overwrite=True)
-        finally:
-            session.close()
 
     def _batches(self, session: Session, sql: str, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         stage = "building the sketch"
@@ -462,13 +438,10 @@ class CounterSketch:
 
         if progress is not None:
             progress(stage, None)
-        batches = in_background(session.batches(sql), interrupt=session.interrupt, waiting=report)
-        try:
+        with closing(in_background(session.batches(sql), interrupt=session.interrupt, waiting=report)) as batches:
             for batch in batches:
                 yield batch
                 report()
-        finally:
-            batches.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)

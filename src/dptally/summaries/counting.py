@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -18,32 +17,19 @@ from dptally.sources import Rows
 from dptally.sources.background import in_background
 from dptally.sources.engine import Session, check_memory_limit
 
-__all__ = ["Counting", "Progress", "check_text"]
-
 Progress = Callable[[str, float | None], None]
 
 
 class Counting:
     """Work on private rows whose result can be read once: reading again would draw again. Leaves nothing behind.
 
-    Nothing is read before `batches` is advanced, and nothing of the data shows in a `repr`.
-
-    Args:
-        rows: what is counted.
-        bits: where random choices come from.
-        memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
-        progress: called with the stage and how much of it is done (None when unknown).
-
-    Attributes:
-        key: names of the key columns.
-        unit: the column that says whose rows they are, or None when every row is its own unit.
-        max_keys_per_unit: the most keys one unit adds to, once each; 1 when every row is its own unit.
-        scheme: how keys were sampled; None if all are there.
+    Nothing is read before `batches` is advanced, and nothing of the data shows in a `repr`. DuckDB spills to disk
+    beyond `memory_limit`; `progress` is called with the stage and how much of it is done (None when unknown).
     """
 
-    unit: str | None = None
-    max_keys_per_unit: int = 1
-    scheme: Scheme | None = None
+    unit: str | None = None  # the column that says whose rows they are, or None when every row is its own unit
+    max_keys_per_unit: int = 1  # the most keys one unit adds to, once each; 1 when every row is its own unit
+    scheme: Scheme | None = None  # how keys were sampled; None if all are there
 
     def __init__(self, rows: Rows, *, bits: BitSource, memory_limit: str | None, progress: Progress | None) -> None:
         check_memory_limit(memory_limit)
@@ -72,7 +58,6 @@ class Counting:
         raise NotImplementedError
 
     def _check(self, keys: pa.RecordBatch, counts: NDArray[np.int64]) -> None:
-        """Refuse what cannot be released."""
         check_text(keys)
 
     def _take(self) -> None:
@@ -126,9 +111,7 @@ class Counting:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

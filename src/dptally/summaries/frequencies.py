@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,6 @@ from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import OutOfMemory, Session
 from dptally.summaries.counting import Counting, Progress
 
-__all__ = ["Frequencies", "check_repeated", "count_keys", "count_occurrences"]
-
 _REPEATED, _NOTHING = -2, -3
 _MOST_PARTS = 4**5
 
@@ -31,18 +30,9 @@ class Frequencies(Counting):
     were sampled, where they are a sample that was drawn before.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        *,
-        max_keys_per_unit: int,
-        bits: BitSource,
-        memory_limit: str | None,
-        progress: Progress | None,
-        scheme: Scheme | None = None,
-    ) -> None:
+    def __init__(self, rows: Rows, max_keys_per_unit: int, scheme: Scheme | None, **engine: Any) -> None:
         check_max_keys_per_unit(max_keys_per_unit)
-        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
+        super().__init__(rows, **engine)
         self.scheme, self.unit = scheme, rows.unit
         own_units = rows.unit is None and rows.count is None
         self.max_keys_per_unit = 1 if own_units else max_keys_per_unit
@@ -99,7 +89,6 @@ class Frequencies(Counting):
                 self._rows.check_unchanged()
 
     def _grouped(self, session: Session, where: str = "") -> str:
-        """SQL for every key with its count."""
         keys = self._columns
         counted = self._rows.select_counted(session)
         if counted is not None:
@@ -159,24 +148,12 @@ def count_keys(
 ) -> Frequencies:
     """Count the units of every key, after each unit has been held to `max_keys_per_unit` keys.
 
-    Args:
-        rows: what to count.
-        max_keys_per_unit: the most keys one unit may add to; a unit with more keeps a uniform random choice.
-            Where rows hold counts already, it is the caller's statement about how they were made.
-        bits: where the random choice comes from.
-        memory_limit: as for `Counting`.
-        progress: as for `Counting`.
-        sampled_by: the scheme that drew the rows, where they are a sample with counts already; then a key that comes
-            twice, or with a count below 1, is an error.
+    A unit with more keys keeps a uniform random choice; where rows hold counts already, `max_keys_per_unit` is the
+    caller's statement about how they were made. `sampled_by` is the scheme that drew the rows, where they are a sample
+    with counts already; then a key that comes twice, or with a count below 1, is an error.
     """
-    return Frequencies(
-        rows,
-        max_keys_per_unit=max_keys_per_unit,
-        bits=bits,
-        memory_limit=memory_limit,
-        progress=progress,
-        scheme=sampled_by,
-    )
+    engine = {"bits": bits, "memory_limit": memory_limit, "progress": progress}
+    return Frequencies(rows, max_keys_per_unit, sampled_by, **engine)
 
 
 def check_repeated(rows: Rows) -> None:

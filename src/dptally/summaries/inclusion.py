@@ -18,8 +18,6 @@ from dptally.errors import InvalidParameter
 from dptally.laws.sampling_schemes import Ppswor, Scheme
 from dptally.randomness import BitSource
 
-__all__ = ["RowHits", "sample_counts"]
-
 Bounds = Callable[[int], tuple[Fraction, Fraction]]
 
 _WORD = 64
@@ -34,15 +32,8 @@ def sample_counts(frequencies: NDArray[np.int64], scheme: Scheme, bits: BitSourc
 
     Postcondition: key k is taken with probability exactly q_i, where i is `frequencies[k]` and q is the scheme's,
     independently of all other keys; a key of frequency 0 is never taken. One word is drawn per key whatever its
-    frequency, and more only where 64 digits leave a comparison undecided, with chance below 2^-39.
-
-    Args:
-        frequencies: how many units each key has.
-        scheme: the inclusion probabilities.
-        bits: where the uniform numbers come from.
-
-    Returns:
-        For each key whether it is in the sample.
+    frequency, and more only where 64 digits leave a comparison undecided, with chance below 2^-39. Returns for each key
+    whether it is in the sample.
     """
     frequencies = np.asarray(frequencies)
     if frequencies.ndim != 1 or (frequencies.size and frequencies.dtype.kind not in "iu"):

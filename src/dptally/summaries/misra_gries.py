@@ -20,8 +20,6 @@ from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import SketchContents
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, as_arrow, key_buffers, kind_of, read_values, readable
 
-__all__ = ["MisraGries"]
-
 
 class MisraGries(CounterSketch):
     """The most frequent keys of a stream in bounded memory, by [LT25, Algorithm 1] exactly.

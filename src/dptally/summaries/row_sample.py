@@ -20,21 +20,15 @@ from dptally.randomness.thinning import RATE_BITS
 from dptally.sources import Rows
 from dptally.summaries.counting import Counting, Progress
 
-__all__ = ["SampledRows", "kept_rows", "sample_rows"]
-
 
 class SampledRows(Counting):
-    """Keys with the number of their rows in a sample. Private: nothing of the data shows in its `repr`.
-
-    Attributes:
-        sampled_at: the probability with which each row was kept.
-    """
+    """Keys with the number of their rows in a sample. Private: nothing of the data shows in its `repr`."""
 
     def __init__(
         self, rows: Rows, rate: Fraction, *, bits: BitSource, memory_limit: str | None, progress: Progress | None
     ) -> None:
         super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
-        self.sampled_at = rate
+        self.sampled_at = rate  # the probability with which each row was kept
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
         reading, counting = self._open(share=1 / 2), self._open(share=1 / 2)
@@ -60,24 +54,13 @@ def kept_rows(rows: int, rate: Fraction, bits: BitSource) -> NDArray[np.int64]:
 
 
 def sample_rows(
-    rows: Rows,
-    rate: Fraction,
-    *,
-    bits: BitSource,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
+    rows: Rows, rate: Fraction, *, bits: BitSource, memory_limit: str | None = None, progress: Progress | None = None
 ) -> SampledRows:
     """Count a sample of raw rows in one pass.
 
     Postcondition: a key with k rows has the count Binomial(k, rate), independently of all other keys; keys of which no
-    row was kept are missing.
-
-    Args:
-        rows: what to sample; every row is its own unit.
-        rate: a multiple of 2^-32 strictly between 0 and 1, such as `SampleAndThreshold.rate`.
-        bits: where the coins come from.
-        memory_limit: as for `Counting`.
-        progress: as for `Counting`.
+    row was kept are missing. Every row is its own unit; the rate is a multiple of 2^-32 strictly between 0 and 1, such
+    as `SampleAndThreshold.rate`.
     """
     if not 0 < rate < 1 or (rate * (1 << RATE_BITS)).denominator != 1:
         raise InvalidParameter("rate must be a multiple of 2^-32 between 0 and 1.")

@@ -40,8 +40,6 @@ from dptally.sources.undeclared import is_unicode
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
 from dptally.summaries.stream_identities import IDENTITY_BYTES
 
-__all__ = ["SKETCH_VERSION", "ColumnNames", "SketchState", "pack", "read_sketch_file", "unpack", "write_sketch_file"]
-
 SKETCH_VERSION = 3
 _MAGIC = b"dptally sketch\0\0"
 _START = struct.Struct("<16sH")
@@ -76,40 +74,24 @@ _NO_NAMES = ColumnNames()
 
 @dataclass(frozen=True, repr=False)
 class SketchState:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes:
-        capacity: the number of counters.
-        kind: what keys are, or None if it is not decided.
-        total: elements counted.
-        keys: the keys in order, of a type in `ARROW_TYPES`; None if it is not decided.
-        counts: as many counts.
-        by_unit: whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1).
-        decrements: by how much a counter may be too low.
-        max_keys_per_unit: the most keys a user counts for; 1 in a sketch of elements.
-        merged: whether it was merged from others.
-        standard: whether it was imported without zero counters.
-        seeded: whether random choices were made with bits that are not secret.
-        sketches: how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more
-            counters than the capacity, all positive and in units of 1 / (capacity + 1).
-        names: of the columns it was read from.
-        streams: the streams it holds; see `dptally.summaries.stream_identities`.
-    """
-
-    capacity: int
-    kind: Kind | None
-    total: int
-    keys: pa.Array | None
-    counts: NDArray[np.int64]
-    by_unit: bool = False
-    decrements: int = 0
-    max_keys_per_unit: int = 1
-    merged: bool = False
-    standard: bool = False
-    seeded: bool = False
+    capacity: int  # the number of counters
+    kind: Kind | None  # what keys are, or None if it is not decided
+    total: int  # elements counted
+    keys: pa.Array | None  # the keys in order, of a type in `ARROW_TYPES`; None if it is not decided
+    counts: NDArray[np.int64]  # as many counts
+    by_unit: bool = False  # whether it is a sketch of users (Algorithm 4), not of elements (Algorithm 1)
+    decrements: int = 0  # by how much a counter may be too low
+    max_keys_per_unit: int = 1  # the most keys a user counts for; 1 in a sketch of elements
+    merged: bool = False  # whether it was merged from others
+    standard: bool = False  # whether it was imported without zero counters
+    seeded: bool = False  # whether random choices were made with bits that are not secret
+    # how many reduced sketches were added up; 0 for one that is a sketch itself. Then there may be more counters than
+    # the capacity, all positive and in units of 1 / (capacity + 1)
     sketches: int = 0
-    names: ColumnNames = _NO_NAMES
-    streams: frozenset[bytes] = frozenset()
+    names: ColumnNames = _NO_NAMES  # of the columns it was read from
+    streams: frozenset[bytes] = frozenset()  # the streams it holds; see `dptally.summaries.stream_identities`
 
 
 def pack(state: SketchState) -> bytes:

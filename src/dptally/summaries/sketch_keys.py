@@ -25,20 +25,6 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.sources.frames import is_declared, pandas_array, polars_array
 from dptally.sources.undeclared import texts
 
-__all__ = [
-    "ARROW_TYPES",
-    "KeyBuffers",
-    "Kind",
-    "as_arrow",
-    "key_buffers",
-    "kind_of",
-    "native_integer",
-    "read_values",
-    "readable",
-    "sorted_keys",
-    "stored_integers",
-]
-
 Kind = Literal["string", "bytes", "integer", "unsigned"]
 ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.large_string(),
@@ -51,17 +37,11 @@ _FLIP = np.int64(-(1 << 63))  # takes unsigned integers to signed ones, in their
 
 @dataclass(frozen=True, repr=False)
 class KeyBuffers:
-    """Keys of one kind in one of the layouts of the native core.
+    """Keys of one kind in one of the layouts of the native core."""
 
-    Attributes:
-        layout: the ending of the native methods that read them.
-        buffers: the arguments of those methods.
-        rows: how many keys there are.
-    """
-
-    layout: str
-    buffers: tuple[Any, ...]
-    rows: int
+    layout: str  # the ending of the native methods that read them
+    buffers: tuple[Any, ...]  # the arguments of those methods
+    rows: int  # how many keys there are
 
 
 def kind_of(declared: pa.DataType) -> Kind:

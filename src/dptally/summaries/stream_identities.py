@@ -17,8 +17,6 @@ from typing import Protocol
 from dptally.errors import InvalidParameter
 from dptally.randomness import SystemBits
 
-__all__ = ["IDENTITY_BYTES", "HoldsStreams", "new_identity", "united_streams"]
-
 IDENTITY_BYTES = 16
 
 

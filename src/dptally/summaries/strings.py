@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.summaries.frequencies import Frequencies
+from dptally.universes.prefixes import Domain
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from dptally.summaries.frequencies import Frequencies
-    from dptally.universes.prefixes import Domain
-
-__all__ = ["check_type", "strings_of"]
 
 
 def strings_of(frequencies: Frequencies, domain: Domain) -> pl.DataFrame:
     """Values as text of the domain, "text", and how many units have each, "units".
 
-    Raises:
-        InvalidParameter: for several key columns, several keys per unit, or a sample.
-        InvalidSource: for values that are not of the domain.
+    Raises InvalidParameter for several key columns, several keys per unit, or a sample, InvalidSource for values that
+    are not of the domain.
     """
     import polars as pl
 
@@ -43,11 +39,7 @@ def strings_of(frequencies: Frequencies, domain: Domain) -> pl.DataFrame:
 
 
 def check_type(kind: pa.DataType, domain: Domain) -> None:
-    """Refuse a key column whose type the domain does not take, before a row of it is read.
-
-    Raises:
-        InvalidSource: says what it must hold.
-    """
+    """Refuse a key column whose type the domain does not take, before a row of it is read."""
     import polars as pl
 
     keys = pl.Series(pa.array([], kind))

@@ -19,8 +19,6 @@ from dptally.summaries.sketch_files import ColumnNames, SketchState, write_sketc
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, readable
 from dptally.summaries.stream_identities import HoldsStreams, united_streams
 
-__all__ = ["SummedCounters"]
-
 
 @dataclass(frozen=True, eq=False)
 class SummedCounters:
@@ -29,26 +27,18 @@ class SummedCounters:
     One element more in one of the streams moves all counters together by at most (2k - 1) / (k + 1), however many
     sketches there are [LT25, Lem. 16, section 7]; what is released needs noise of that size only. There are as many
     counters as keys in any of the reduced sketches, at most k for each.
-
-    Attributes:
-        capacity: of each sketch.
-        sketches: how many were added up.
-        kind: what keys are, as of a sketch: public, and the type of keys in a release.
-        total: length of all streams.
-        names: of the columns they were read from.
-        streams: the streams they hold; see `dptally.summaries.stream_identities`.
     """
 
     form: ClassVar[Literal["summed"]] = "summed"
     max_keys_per_unit: ClassVar[int] = 1
     private: ClassVar[bool] = True
 
-    capacity: int
-    sketches: int
-    kind: Kind | None
-    total: int = field(repr=False)
-    names: ColumnNames = field(repr=False)
-    streams: frozenset[bytes] = field(repr=False)
+    capacity: int  # of each sketch
+    sketches: int  # how many were added up
+    kind: Kind | None  # what keys are, as of a sketch: public, and the type of keys in a release
+    total: int = field(repr=False)  # length of all streams
+    names: ColumnNames = field(repr=False)  # of the columns they were read from
+    streams: frozenset[bytes] = field(repr=False)  # the streams they hold; see `dptally.summaries.stream_identities`
     _keys: pa.Array = field(repr=False)
     _scaled: NDArray[np.int64] = field(repr=False)
 
@@ -56,8 +46,7 @@ class SummedCounters:
     def of(cls, sketches: Sequence[HoldsStreams]) -> Self:
         """Reduce the sensitivity of sketches of separate streams, and add them up, with sums among them.
 
-        Raises:
-            InvalidParameter: they do not fit together, one is merged or of units, or one stream is there twice.
+        Raises InvalidParameter if they do not fit together, one is merged or of units, or one stream is there twice.
         """
         parts: list[SummedCounters] = []
         for sketch in sketches:
@@ -105,8 +94,7 @@ class SummedCounters:
     def merge(self, *others: SummedCounters) -> Self:
         """Add up further sums, of other streams.
 
-        Raises:
-            InvalidParameter: they do not fit together, or hold one stream twice.
+        Raises InvalidParameter if they do not fit together, or hold one stream twice.
         """
         return self._added([self, *others], united_streams([self, *others]))
 
@@ -154,8 +142,7 @@ class SummedCounters:
     def from_state(cls, state: SketchState, name: str, bits: object = None) -> Self:
         """Make it from what a file holds; nothing in it is random, so `bits` are not used.
 
-        Raises:
-            InvalidSource: the keys are not in order, or not readable.
+        Raises InvalidSource if the keys are not in order, or not readable.
         """
         keys = pa.array([], pa.large_string()) if state.keys is None else state.keys
         if not readable(keys).all() or not pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():

@@ -23,8 +23,6 @@ from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_files import SketchState
 from dptally.summaries.sketch_keys import Kind, as_arrow, key_buffers
 
-__all__ = ["UserMisraGries"]
-
 _NO_LIMIT = 1 << 62
 _LONG_UNIT = 1 << 18  # rows of one unit carried from batch to batch before repeated keys are left out
 
@@ -268,7 +266,6 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _complete(users: pa.Array, keys: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Leave out rows with a null."""
     if pa.types.is_floating(users.type) or pa.types.is_nested(users.type):
         raise InvalidSource("users must be text, bytes, integers, dates or times.")
     if users.null_count or keys.null_count:

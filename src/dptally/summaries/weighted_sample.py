@@ -24,8 +24,6 @@ from dptally.sources.engine import Session
 from dptally.summaries.counting import Counting, Progress, check_text
 from dptally.summaries.inclusion import RowHits
 
-__all__ = ["SampledFrequencies", "sample_keys"]
-
 _PIECE = 1 << 23  # rows drawn for at once
 _MOST_NUMBERED_HITS = 1 << 22  # row numbers of hits held at once, 32 MB; a denser sample is taken from the stream
 _MOST_NUMBERED_ROWS = 1 << 36  # rows drawn for before any is read; footers that name more need not be true
@@ -110,24 +108,13 @@ class SampledFrequencies(Counting):
 
 
 def sample_keys(
-    rows: Rows,
-    scheme: Ppswor,
-    *,
-    bits: BitSource,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
+    rows: Rows, scheme: Ppswor, *, bits: BitSource, memory_limit: str | None = None, progress: Progress | None = None
 ) -> SampledFrequencies:
     """Sample keys from raw rows in two passes, with memory proportional to the sample.
 
     Postcondition: a key with i rows is in the sample with probability exactly q_i = 1 - e^(-rate i), independently of
-    all other keys; keys in the sample carry their exact number of rows.
-
-    Args:
-        rows: what to sample; every row is its own unit, and the source can be read twice.
-        scheme: ppswor with power 1, the one scheme under which rows can be drawn for one by one.
-        bits: where the hits come from.
-        memory_limit: as for `Counting`.
-        progress: as for `Counting`.
+    all other keys; keys in the sample carry their exact number of rows. Every row is its own unit, and the source can
+    be read twice. The scheme is ppswor with power 1, the one under which rows can be drawn for one by one.
     """
     if not isinstance(scheme, Ppswor):
         raise InvalidParameter("sampling in two passes needs a Ppswor scheme; with any other, count the keys first.")

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 
-__all__ = ["LARGEST_RESOLUTION", "Grid", "Kind", "Outside", "Value", "make_grid"]
-
 Kind = Literal["integer", "number", "date", "timestamp"]
 Outside = Literal["clamp", "drop"]
 Value = int | float | datetime.date | datetime.datetime
@@ -40,26 +38,16 @@ class Grid:
 
     Values below the first edge or above `end` are counted in the first or last bin ("clamp"), or left out ("drop"). To
     refuse them would tell that there is one.
-
-    Attributes:
-        kind: of the values.
-        start: tick of the smallest value.
-        end: tick of the largest value.
-        width: ticks in a bin.
-        bins: how many bins there are.
-        branching: children of a node of the tree.
-        levels: of the tree, without its root; branching^levels >= bins, and what is beyond `bins` does not exist.
-        outside: "clamp" or "drop".
     """
 
-    kind: Kind
-    start: int | float
-    end: int | float
-    width: int | float
-    bins: int
-    branching: int
-    levels: int
-    outside: Outside = "clamp"
+    kind: Kind  # of the values
+    start: int | float  # tick of the smallest value
+    end: int | float  # tick of the largest value
+    width: int | float  # ticks in a bin
+    bins: int  # how many bins there are
+    branching: int  # children of a node of the tree
+    levels: int  # of the tree, without its root; branching^levels >= bins, and what is beyond `bins` does not exist
+    outside: Outside = "clamp"  # "clamp" or "drop"
 
     @property
     def whole(self) -> bool:
@@ -142,12 +130,7 @@ class Grid:
 
     @classmethod
     def read(cls, facts: dict[str, Any]) -> Grid:
-        """The grid that `facts` describe.
-
-        Raises:
-            ValueError: if they describe none.
-            KeyError: if one is missing.
-        """
+        """The grid that `facts` describe; ValueError or KeyError if they describe none."""
         kind, outside = facts["kind"], facts["outside"]
         if kind not in ("integer", "number", "date", "timestamp") or outside not in ("clamp", "drop"):
             raise ValueError("not a grid")
@@ -177,19 +160,12 @@ def make_grid(
     outside: Outside = "clamp",
     whole: bool | None = None,
 ) -> Grid:
-    """Cut an interval into bins of equal width.
+    """Cut an interval into bins of equal width; its parameters are those of `dptally.publish_quantiles`.
 
-    The number of bins asked for is rounded up to a power of `branching`. Whole numbers and dates get bins of a whole
-    number of values, and no more bins than there are values.
-
-    Args:
-        low: smallest value: int, float, date or datetime; public.
-        high: largest value, included.
-        resolution: how many bins; None for 1024, or as many as there are values if that is less.
-        branching: children of a node of the tree, from 2 to 1024.
-        outside: whether other values count in the first and last bin ("clamp") or not at all ("drop").
-        whole: of numbers: whether the values are whole numbers. A value of another kind is told by the bin it falls
-            into, so that 2.08 is 2 in bins of whole numbers. None if both ends being whole is to decide.
+    The number of bins asked for is rounded up to a power of `branching`, from 2 to 1024. Whole numbers and dates get
+    bins of a whole number of values, and no more bins than there are values. `whole` says whether values that are
+    numbers are whole ones: a value of another kind is told by the bin it falls into, so that 2.08 is 2 in bins of whole
+    numbers. None if both ends being whole is to decide.
 
     Raises:
         InvalidParameter: if the ends are of different kinds, or not in order, or bins would be too narrow.

@@ -9,33 +9,17 @@ import string
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.randomness.integers import whole_numbers
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = tuple[NDArray[Any], NDArray[np.bool_]]
-
-__all__ = [
-    "Bijection",
-    "Dates",
-    "FixedStrings",
-    "IntegerRange",
-    "Ipv4",
-    "Ipv6",
-    "PhoneNumbers",
-    "Universe",
-    "Uuids",
-    "Words",
-    "read_universe",
-]
+Numbers = tuple[NDArray[Any], NDArray[np.bool_]]
 
 _WORD = 1 << 64
 _LARGEST_SIZE = 1 << 256
@@ -48,7 +32,7 @@ class Universe(Protocol):
     size: int
     type: pa.DataType
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def indices(self, keys: pa.Array | Sequence[Any]) -> Numbers:
         """Return the number of each key, and which keys are inside.
 
         Numbers are uint64 where the universe has at most 2^64 keys, and Python's whole numbers otherwise. Those of keys
@@ -68,15 +52,10 @@ class Universe(Protocol):
         """Return one key by its number."""
 
 
-class _Numbered:
+class _Numbered(Universe):
     """What all universes share. A kind has `_numbers` of an array of keys, and `_keys` of numbers."""
 
-    name: str
-    size: int
-    type: pa.DataType
-
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the number of each key, and which keys are inside; see `Universe`."""
+    def indices(self, keys: pa.Array | Sequence[Any]) -> Numbers:
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.combine_chunks()
         if not isinstance(keys, pa.Array):
@@ -84,11 +63,9 @@ class _Numbered:
         return self._numbers(keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys)
 
     def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
         return self._keys(whole_numbers(indices, self.size))
 
     def index(self, key: Any) -> int | None:
-        """Return the number of one key, or None if it is outside."""
         try:
             numbers, inside = self.indices([key])
         except (InvalidSource, pa.ArrowException, OverflowError):
@@ -96,7 +73,6 @@ class _Numbered:
         return int(numbers[0]) if inside[0] else None
 
     def key(self, index: int) -> Any:
-        """Return one key by its number."""
         if not 0 <= index < self.size:
             raise InvalidParameter(f"index must be from 0 to {self.size - 1}, got {index}.")
         return self.keys(whole_numbers([index], self.size))[0].as_py()
@@ -178,8 +154,9 @@ class IntegerRange(_Numbered):
         if any(isinstance(key, bool) or not isinstance(key, int | np.integer | None) for key in listed):
             raise InvalidSource(f"keys of the universe {self.name!r} are whole numbers, but other types were given.")
         whole = [None if key is None or not -(1 << 63) <= int(key) < _WORD else int(key) for key in listed]
-        if any(key is not None and key >= 1 << 63 for key in whole):
-            if any(key is not None and key < 0 for key in whole):
+        present = [key for key in whole if key is not None]
+        if max(present, default=0) >= 1 << 63:
+            if min(present) < 0:
                 raise InvalidSource(f"keys of the universe {self.name!r} fit neither int64 nor uint64 together.")
             return pa.array(whole, type=pa.uint64())
         return pa.array(whole, type=pa.int64())
@@ -194,15 +171,9 @@ class IntegerRange(_Numbered):
         signed = not pa.types.is_unsigned_integer(keys.type)
         inside = np.asarray(keys.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
         wide = pc.fill_null(keys.cast(pa.int64() if signed else pa.uint64()), 0).to_numpy()
-        low, high = self._low, self._low + self.size - 1
-        ends = np.iinfo(wide.dtype)
-        if low > ends.max or high < ends.min:
-            inside = np.zeros(len(wide), dtype=bool)
-        else:
-            kind = wide.dtype.type
-            inside = inside & (wide >= kind(max(low, int(ends.min)))) & (wide <= kind(min(high, int(ends.max))))
+        inside &= (wide >= self._low) & (wide < self._low + self.size)
         # Numbers wrap around 2^64 and back: the difference is right wherever the key is inside.
-        return wide.astype(np.uint64) - np.uint64(low % _WORD), inside
+        return wide.astype(np.uint64) - np.uint64(self._low % _WORD), inside
 
     def _number(self, text: str) -> int | None:
         if not re.fullmatch("0|-?[1-9][0-9]{0,19}", text, re.ASCII):
@@ -466,7 +437,7 @@ class Bijection(_Numbered):
         self.type = pa.string() if type is None else type
         self._index_of, self._key_of = index, key
 
-    def indices(self, keys: pa.Array | Sequence[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def indices(self, keys: pa.Array | Sequence[Any]) -> Numbers:
         """Return the number of each key, and which keys are inside; see `Universe`."""
         listed = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
         failed = f"the index function of the universe {self.name!r} failed: it must return None."

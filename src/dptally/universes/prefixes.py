@@ -16,8 +16,6 @@ from typing import Any, Literal
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 
-__all__ = ["ENDED", "LARGEST_LENGTH", "OPEN", "ROOT", "Domain", "DomainName", "as_domain"]
-
 DomainName = Literal["characters", "utf8", "bits"]
 OPEN, ENDED = "*", "$"
 ROOT = OPEN
@@ -34,16 +32,13 @@ _LARGEST_WIDTH = 64
 class Domain:
     """Which strings values are.
 
-    Attributes:
-        name: "characters" (Unicode code points), "utf8" (bytes of UTF-8) or "bits" (of whole numbers, highest first).
-        width: for "bits" the number of bits, from 1 to 64; otherwise None.
-
     >>> Domain("characters").node("tomorrow", 2), Domain("characters").node("to", 2), Domain("bits", 4).node(5, 2)
     ('to*', 'to$', '01*')
     """
 
+    # "characters" (Unicode code points), "utf8" (bytes of UTF-8) or "bits" (of whole numbers, highest first)
     name: DomainName
-    width: int | None = None
+    width: int | None = None  # for "bits" the number of bits, from 1 to 64; otherwise None
 
     def __post_init__(self) -> None:
         if self.name not in _SYMBOLS:

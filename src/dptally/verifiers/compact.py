@@ -49,25 +49,15 @@ _PRECISION = 512
 
 @dataclass(frozen=True)
 class CompactCertificate:
-    """What the verifier found. All numbers are exact.
+    """What the verifier found. All numbers are exact."""
 
-    Attributes:
-        epsilon: what was promised for one unit.
-        changes: how many steps of counts, summed over all keys, one unit may make.
-        largest_ratio: rho, the largest ratio of chances for one step of one count.
-        allowed_ratio: the rational lower bound of e^(epsilon / changes) that it was compared with.
-        worst_pair: counts that attain it; the first one's chance exceeds the second one's.
-        ratios_checked: how many ratios were compared; the argument for all others is at the top of this file.
-        table_sha256: of the numbers that are drawn from.
-    """
-
-    epsilon: Fraction
-    changes: int
-    largest_ratio: Fraction
-    allowed_ratio: Fraction
-    worst_pair: tuple[int, int]
-    ratios_checked: int
-    table_sha256: str
+    epsilon: Fraction  # what was promised for one unit
+    changes: int  # how many steps of counts, summed over all keys, one unit may make
+    largest_ratio: Fraction  # rho, the largest ratio of chances for one step of one count
+    allowed_ratio: Fraction  # the rational lower bound of e^(epsilon / changes) that it was compared with
+    worst_pair: tuple[int, int]  # counts that attain it; the first one's chance exceeds the second one's
+    ratios_checked: int  # how many ratios were compared; the argument for all others is at the top of this file
+    table_sha256: str  # of the numbers that are drawn from
 
     @property
     def loss(self) -> float:

@@ -59,7 +59,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from itertools import pairwise
@@ -69,7 +69,7 @@ from flint import arb, ctx, fmpq
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.verifiers.tables import TABLE_BITS, Certificate
 
-__all__ = ["certify_gaussian_table", "thresholded_gaussian_delta", "working_precision"]
+__all__ = ["certify_gaussian_table", "gaussian_divergences", "thresholded_gaussian_delta", "working_precision"]
 
 _ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
@@ -123,14 +123,9 @@ def certify_gaussian_table(
     Raises:
         PrivacyViolation: if the bytes are not a law, or delta is exceeded; the message says by what.
     """
-    if len(table) != 2 * reach * _ENTRY:
-        raise PrivacyViolation("the table does not consist of 2 R entries of 128 bits.")
     if threshold < 1 or differing < 1 or sigma <= 0:
         raise PrivacyViolation("threshold, differing keys and sigma must be positive.")
-    reached = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
-    masses = [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
-    if min(masses) < 0:
-        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+    masses = _masses_of(table, reach)
     more, less = _distances(masses, reach, sigma)
     with working_precision(_FIRST_PRECISION):
         slack = _above(differing * (_ball(more) + _ball(epsilon).exp() * _ball(less)))
@@ -167,6 +162,41 @@ def certify_gaussian_table(
         total_delta=worst,
         judge="Gaussian noise, in ball arithmetic",
     )
+
+
+def gaussian_divergences(
+    table: bytes, *, reach: int, sigma: Fraction, differing: int, epsilon: Fraction, factors: Sequence[Fraction]
+) -> list[Fraction]:
+    """Upper bounds of the divergence without a threshold at epsilon + ln z, for each factor z.
+
+    Step 3 of the module without step 2: A(T) - e B(T) <= h(l, ln e) for products of l Gaussian laws, and so for the
+    table A'(T) - e B'(T) <= h(l, ln e + l log(1 - eta)) + l (v + e w), with e = z exp(epsilon).
+
+    Raises:
+        PrivacyViolation: the bytes are not a law.
+    """
+    if differing < 1 or sigma <= 0:
+        raise PrivacyViolation("differing keys and sigma must be positive.")
+    more, less = _distances(_masses_of(table, reach), reach, sigma)
+    found = []
+    with working_precision(_FIRST_PRECISION):
+        divergence = _Divergence(sigma, 2, differing, epsilon, Fraction(1, 1 << _SHARE))
+        grown = _ball(epsilon).exp()
+        for factor in factors:
+            exact = divergence._gaussian(differing, divergence.epsilon + _ball(factor).log())
+            found.append(_above(exact + differing * (_ball(more) + _ball(factor) * grown * _ball(less))))
+    return found
+
+
+def _masses_of(table: bytes, reach: int) -> list[int]:
+    """P[D = 0], P[D = 1], ... in units of 2^-128."""
+    if len(table) != 2 * reach * _ENTRY:
+        raise PrivacyViolation("the table does not consist of 2 R entries of 128 bits.")
+    reached = [int.from_bytes(table[at : at + _ENTRY], "little") for at in range(0, len(table), _ENTRY)]
+    masses = [here - before for before, here in zip([0, *reached], [*reached, _WHOLE], strict=True)]
+    if min(masses) < 0:
+        raise PrivacyViolation("the table is not a law: its thresholds decrease.")
+    return masses
 
 
 def thresholded_gaussian_delta(

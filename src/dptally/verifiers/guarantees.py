@@ -63,6 +63,7 @@ NEUTRAL: Mapping[str, object] = {
     "sketches": 1,
     "elements_per_unit": 1,
     "most_distinct_keys": None,
+    "rounds": 1,
 }
 WORD_OF_THE_PUBLISHER = ("unit", "private", "record")  # a name, how the bits were made, and what a ledger has to show
 
@@ -71,6 +72,7 @@ _LAWS = {
     "sanitized_sample": "WeightedSample",
     "stability": "Stability",
     "gaussian": "GaussianHistogram",
+    "rounds": "KeyRounds",
     "sample_and_threshold": "SampleAndThreshold",
     "dense": "DyadicGeometric",
     "sparse": "HeaviestNoise",
@@ -89,26 +91,13 @@ _OUR_LAWS = frozenset((*_LAWS.values(), *_TREES.values(), *_SKETCHES_OF_STREAMS,
 _LARGEST = 1 << 62
 
 
-def verify_table(
-    stated: Guarantee,
-    law: Any,
-    *,
-    rows: int,
-    shortfall: Any = None,
-) -> Certificate:
+def verify_table(stated: Guarantee, law: Any, *, rows: int, shortfall: Any = None) -> Certificate:
     """Derive what a table of keys guarantees, and compare.
 
-    Args:
-        stated: what the release says.
-        law: rebuilt from its parameters: `facts`, `certify`, and for sketches its table and threshold.
-        rows: how many keys were released.
-        shortfall: how far a sketch falls short, as released: `reported`, `scale`, `parts`; None where it is not told.
-
-    Returns:
-        Certificate: for a unit with all that it may hold.
-
-    Raises:
-        PrivacyViolation: if the guarantee states more than the law gives, or what its mechanism does not use.
+    `stated` is what the release says, `law` was rebuilt from its parameters (`facts`, `certify`, and for sketches its
+    table and threshold), `rows` is how many keys were released, and `shortfall` how far a sketch falls short, as
+    released; None where it is not told. The certificate is for a unit with all that it may hold. Raises
+    PrivacyViolation if the guarantee states more than the law gives, or what its mechanism does not use.
     """
     facts = law.facts()
     if stated.mechanism == _SKETCH:
@@ -118,7 +107,8 @@ def verify_table(
     _check_law(stated, _LAWS, facts)
     sampled = facts.get("scheme") is not None
     sized = stated.mechanism == "weighted_sample" and sampled and stated.unit is None
-    _check_fields(stated, used=("spent_on_size",) if sized else ())
+    in_rounds = facts["name"] == "KeyRounds"
+    _check_fields(stated, used=("spent_on_size",) if sized else ("rounds",) if in_rounds else ())
     _require(shortfall is None, "only a sketch falls short of counts")
     _require(stated.max_keys_per_unit >= 1, "a unit has at least one key")
     if stated.mechanism == "sanitized_sample":
@@ -129,6 +119,11 @@ def verify_table(
     rest, found = stated.epsilon - stated.spent_on_size, law.certify()
     if facts["name"] == "GaussianHistogram":
         return _for_the_unit(found, rest, stated, found.copies == stated.max_keys_per_unit)
+    if in_rounds:
+        kinds = [each["kind"] for each in facts["stages"]]
+        most = max(each.get("high", each.get("differing", 1)) for each in facts["stages"])
+        _require(stated.unit is not None and kinds.count("round") == stated.rounds, "the release has other rounds")
+        return _for_the_unit(found, rest, stated, most == stated.max_keys_per_unit)
     return _copies(found, stated.max_keys_per_unit, rest, stated)
 
 
@@ -263,17 +258,9 @@ def verify_rounds(
 ) -> Certificate:
     """Derive what rounds of sampling guarantee together, in each of which a unit counts once for one key.
 
-    Args:
-        rate: of the sample in each round.
-        threshold: in each round.
-        rounds: how many there are.
-        composition: how they are added up: "exact", "optimal" or "basic".
-        round_epsilon: at which one round is verified, where they are not added up exactly.
-        epsilon: for all rounds together.
-        delta: for all rounds together.
-
-    Raises:
-        PrivacyViolation: if the rounds together do not keep epsilon and delta.
+    `composition` says how they are added up: "exact", "optimal" or "basic"; `round_epsilon` is that at which one round
+    is verified, where they are not added up exactly. Raises PrivacyViolation if the rounds together do not keep epsilon
+    and delta.
     """
     _require(1 <= rounds <= LARGEST_ROUNDS, "there are too many rounds")
     _require(composition in ("exact", "optimal", "basic"), "there is no such composition")

@@ -47,8 +47,6 @@ from itertools import pairwise
 
 from dptally.verifiers.tables import exp_lower, exp_upper
 
-__all__ = ["ONE", "SCALE", "LossMeasure", "composed", "delta_at", "measure_above", "repeated", "two_point_measure"]
-
 SCALE = 320
 ONE = 1 << SCALE
 
@@ -82,10 +80,8 @@ class LossMeasure:
 def measure_above(forth: Sequence[int], back: Sequence[int], step: Fraction) -> LossMeasure:
     """The measure above a profile.
 
-    Args:
-        forth: upper bounds of h at e^(j step), j = 0, 1, ..., that do not grow.
-        back: the same of the other order, for factors below 1.
-        step: g.
+    `forth` are upper bounds of h at e^(j step), j = 0, 1, ..., that do not grow; `back` the same of the other order,
+    for factors below 1; `step` is g.
     """
     lower = []
     for j in range(len(back) - 1, 0, -1):

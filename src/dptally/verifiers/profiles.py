@@ -14,8 +14,6 @@ from itertools import pairwise
 from dptally.verifiers.loss_measures import ONE
 from dptally.verifiers.tables import TABLE_BITS, exp_lower, read_thresholds
 
-__all__ = ["Profile", "raise_by_first_row", "shift_profile", "value_profile"]
-
 Profile = tuple[list[int], list[int]]
 """For factors e^(j g): upper bounds in units of 2^-320, of a row against the one below it, and the one above it."""
 _WHOLE = 1 << TABLE_BITS
@@ -28,9 +26,8 @@ def shift_profile(table: bytes, *, values: bool, step: Fraction, points: int) ->
     Rows and sums as in `dptally.verifiers.tables.certify_shift_table`, where the reason is that pairs up to the width
     of the table stand for all.
 
-    Returns:
-        tuple: for j = 0 .. points - 1 upper bounds of the divergence at e^(j step), in units of 2^-320: of each row
-        against the one below it, and of each row against the one above it.
+    Returns, for j = 0 .. points - 1, upper bounds of the divergence at e^(j step), in units of 2^-320: of each row
+    against the one below it, and of each row against the one above it.
     """
     cumulative = [*read_thresholds(table), _WHOLE]
     width = len(cumulative)

@@ -47,8 +47,7 @@ def certify_pure_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction) -> Ce
     Every row must have the same sum, the common denominator, and the same number of outcomes. Only the given rows are
     verified, each with its neighbour.
 
-    Raises:
-        PrivacyViolation: if a row is not a law, or an outcome's ratio exceeds e^epsilon.
+    Raises PrivacyViolation if a row is not a law, or an outcome's ratio exceeds e^epsilon.
     """
     whole, outcomes = sum(rows[0]), len(rows[0])
     if whole <= 0 or any(len(row) != outcomes or min(row) < 0 or sum(row) != whole for row in rows):
@@ -79,15 +78,10 @@ def certify_clamped_noise(
     beyond -R .. R + 1 both are g. At 0 they have g + L_c and g + L_{c+1}, c = 0 .. B - 1, both g for c > R; at B they
     have g + H_k and g + H_{k-1}, k = 1 .. B, both g for k > R + 1.
 
-    Args:
-        masses: of the noise, an odd number of them.
-        uniform: mass that every value has besides.
-        bound: the largest value and the largest count, at least 1.
-        epsilon: positive.
-        table_sha256: of the bytes that are drawn from, if they are not these numbers themselves.
-
-    Raises:
-        PrivacyViolation: if this is not a law, or an outcome's ratio exceeds e^epsilon; the message names the pair.
+    `masses` are those of the noise, an odd number of them; `uniform` is the mass that every value has besides; `bound`,
+    at least 1, the largest value and the largest count; `table_sha256` that of the bytes that are drawn from, if they
+    are not these numbers themselves. Raises PrivacyViolation if this is not a law, or an outcome's ratio exceeds
+    e^epsilon; the message names the pair.
     """
     if len(masses) % 2 == 0 or min(masses) < 0 or uniform < 0 or bound < 1:
         raise PrivacyViolation("the table is not a law: a mass is negative, or the noise has no middle.")
@@ -121,8 +115,7 @@ def certify_dyadic_noise(table: bytes, *, uniform: int, bound: int, epsilon: Fra
     0 .. N - 1 and D the number of thresholds that are at most u, the noise is R - D if D <= 2R; otherwise the value is
     floor((u - c_{2R}) / g). So M_{R-d} = c_d - c_{d-1}, and every value has g besides if N - c_{2R} = (B + 1) g.
 
-    Raises:
-        PrivacyViolation: if the bytes are not such a law, or an outcome's ratio exceeds e^epsilon.
+    Raises PrivacyViolation if the bytes are not such a law, or an outcome's ratio exceeds e^epsilon.
     """
     if not table or len(table) % _ENTRY:
         raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
@@ -143,8 +136,7 @@ def certify_geometric_noise(ratio: int, *, bound: int, epsilon: Fraction) -> Cer
     of every pair of neighbouring rows, c = 0 .. bound - 1, has the ratio r or 1 / r exactly, and two rows stand for all
     of them.
 
-    Raises:
-        PrivacyViolation: if r is not between 0 and 1, or 1 / r exceeds e^epsilon.
+    Raises PrivacyViolation if r is not between 0 and 1, or 1 / r exceeds e^epsilon.
     """
     if not 0 < ratio < 1 << TABLE_BITS or bound < 1:
         raise PrivacyViolation("the noise is not a law: its ratio must be between 0 and 1.")
@@ -162,8 +154,7 @@ def certify_hidden_difference(
     (e^epsilon + 1) d <= (e^epsilon - 1) 2^-g q, for which 3 d <= min(epsilon, 1) 2^-g q is enough, since
     (e^x - 1) / (e^x + 1) >= min(x, 1) / 3 for x > 0. What holds for epsilon holds for every larger one.
 
-    Raises:
-        PrivacyViolation: if it does not.
+    Raises PrivacyViolation if it does not.
     """
     distance = Fraction(bound * size * (keep + 2), 1 << scale_bits) + Fraction((keep + 1) * size, 1 << label_bits)
     least = Fraction(1, (4 * size * (bound + 1)) ** keep)
@@ -178,8 +169,7 @@ def certify_prefixes(table: bytes, masses: Sequence[int], *, uniform: int, bound
     t_d / 2^128 <= C_d / N < (t_d + 1) / 2^128, for every C_d < N. A uniform number whose first 128 bits differ from
     t_d is then on the same side of C_d / N as they are of t_d; one that starts with t_d needs more bits.
 
-    Raises:
-        PrivacyViolation: if an entry is wrong or missing.
+    Raises PrivacyViolation if an entry is wrong or missing.
     """
     whole = sum(masses) + (bound + 1) * uniform
     cumulative = [reached for reached in accumulate(masses) if reached < whole]
@@ -198,8 +188,7 @@ def certify_pure_copies(one_key: Certificate, *, copies: int, epsilon: Fraction)
     attains e^epsilon both ways this cannot be improved, although all counts move in the same direction: the outcome
     in which every touched key's value is above its count has the product of the largest ratios.
 
-    Raises:
-        PrivacyViolation: if that is more than `epsilon`, or there are no copies.
+    Raises PrivacyViolation if that is more than `epsilon`, or there are no copies.
     """
     if copies < 1:
         raise PrivacyViolation("one unit must touch at least one key.")
@@ -223,8 +212,7 @@ def certify_rounded_counters(one_step: Certificate, *, distance: Fraction, epsil
     |y' - y| |Q_{i+1} - Q_i|, which is at most |y' - y| (rho - 1) min(Q_i, Q_{i+1}) <= |y' - y| (rho - 1) Q_y, so that
     Q_y' <= e^{|y' - y| (rho - 1)} Q_y. Walk from one data set to the other, counter by counter and cell by cell.
 
-    Raises:
-        PrivacyViolation: if that is more than `epsilon`, or the distance is not positive.
+    Raises PrivacyViolation if that is more than `epsilon`, or the distance is not positive.
     """
     if distance <= 0:
         raise PrivacyViolation("one unit must move the counters.")

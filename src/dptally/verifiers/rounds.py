@@ -42,19 +42,9 @@ def certify_rounds(
 
     In each round a unit counts once for at most one key, and is kept by a coin of its own for this round.
 
-    Args:
-        rate: a multiple of 2^-32 strictly between 0 and 1.
-        threshold: at least 1.
-        rounds: at most 64.
-        epsilon: for all rounds together.
-        delta: what must be kept by all rounds together.
-        steps: how finely the profile is taken.
-
-    Returns:
-        Certificate: `worst_delta` and `total_delta` are for all rounds together.
-
-    Raises:
-        PrivacyViolation: if the rounds exceed delta.
+    The rate is a multiple of 2^-32 strictly between 0 and 1, the threshold at least 1, and there are at most 64 rounds;
+    epsilon and delta are for all of them together, and so are `worst_delta` and `total_delta` of the certificate.
+    `steps` says how finely the profile is taken. Raises PrivacyViolation if the rounds exceed delta.
     """
     if (rate * _RATE_ONE).denominator != 1 or not 0 < rate < 1 or threshold < 1:
         raise PrivacyViolation("the law does not have a rate in units of 2^-32 and a threshold of at least 1.")

@@ -67,17 +67,9 @@ def sampling_digest(rate: Fraction, threshold: int) -> str:
 def certify_sampling(rate: Fraction, threshold: int, *, epsilon: Fraction, delta: Fraction) -> Certificate:
     """Verify "keep each unit with probability `rate`, report counts from `threshold` on"; see the top of this file.
 
-    Args:
-        rate: a multiple of 2^-32 strictly between 0 and 1.
-        threshold: at least 1.
-        epsilon: positive.
-        delta: what must be kept.
-
-    Returns:
-        Certificate: for one key, where units keep or drop each of their keys by a coin of its own.
-
-    Raises:
-        PrivacyViolation: if a pair of rows exceeds delta; the message names the pair.
+    The rate is a multiple of 2^-32 strictly between 0 and 1, the threshold at least 1. The certificate is for one key,
+    where units keep or drop each of their keys by a coin of its own. Raises PrivacyViolation if a pair of rows exceeds
+    delta; the message names the pair.
     """
     kept = rate * _RATE_ONE
     if kept.denominator != 1 or not 0 < rate < 1 or threshold < 1:

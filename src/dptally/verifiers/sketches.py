@@ -22,14 +22,7 @@ _SCALE = 512
 
 
 def certify_shared_noise(
-    table: bytes,
-    *,
-    threshold: int,
-    ones: int,
-    zeros: int,
-    elements: int,
-    epsilon: Fraction,
-    delta: Fraction,
+    table: bytes, *, threshold: int, ones: int, zeros: int, elements: int, epsilon: Fraction, delta: Fraction
 ) -> Certificate:
     """Verify "counter + L + eta if at least the threshold", L fresh for each key, eta shared by all keys.
 
@@ -61,8 +54,7 @@ def certify_shared_noise(
     The first term cannot be left out: it is the divergence of two sketches that do occur, so for unbounded geometric
     noise, where H = 0, no smaller threshold keeps delta.
 
-    Raises:
-        PrivacyViolation: if the bytes are not a law, or delta is exceeded.
+    Raises PrivacyViolation if the bytes are not a law, or delta is exceeded.
     """
     share = epsilon / elements
     masses = _masses(table)
@@ -126,8 +118,7 @@ def certify_summed_noise(
     other key by key and cell by cell, x in all. If y of it is in cells i = 0, the factors of the rest are at most e^{(x
     - y)(rho - 1)} together, and each additive term is multiplied by no more than all factors.
 
-    Raises:
-        PrivacyViolation: if the bytes are not a law, or epsilon or delta is exceeded.
+    Raises PrivacyViolation if the bytes are not a law, or epsilon or delta is exceeded.
     """
     masses = _masses(table)
     if min(masses) < 1:

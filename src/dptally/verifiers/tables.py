@@ -121,17 +121,8 @@ def certify_shift_table(table: bytes, *, values: bool, epsilon: Fraction, delta:
     amount permutes the outcomes and leaves the divergence as it is. So the pairs (i, i - 1) with i = 1 .. W + 1 stand
     for all. Without values, rows from W on are all equal and their divergence is 0; the same range covers them.
 
-    Args:
-        table: the bytes that are drawn from.
-        values: whether the value is reported with the key.
-        epsilon: positive.
-        delta: what must be kept.
-
-    Returns:
-        Certificate: for one copy.
-
-    Raises:
-        PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
+    The table is the bytes that are drawn from; the certificate is for one copy. Raises PrivacyViolation if the bytes
+    are not a law, or a pair of rows exceeds delta; the message names the pair.
     """
     whole = 1 << TABLE_BITS
     cumulative = [*read_thresholds(table), whole]
@@ -183,8 +174,7 @@ def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> 
     w + 1 - d with masses h_0 .. h_W. Rows w and w + 1 are then rows W + 1 and W + 2 with every value moved up by the
     same amount, which leaves the divergence as it is: the pairs up to (W + 2, W + 1) stand for all.
 
-    Raises:
-        PrivacyViolation: if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
+    Raises PrivacyViolation if the bytes are not a law, or a pair of rows exceeds delta; the message names the pair.
     """
     reached = read_thresholds(table)
     whole = 1 << TABLE_BITS
@@ -212,8 +202,7 @@ def certify_value_table(table: bytes, *, epsilon: Fraction, delta: Fraction) -> 
 def read_thresholds(table: bytes) -> list[int]:
     """The little-endian 128-bit integers of a table.
 
-    Raises:
-        PrivacyViolation: if the bytes are no such integers, or these decrease.
+    Raises PrivacyViolation if the bytes are no such integers, or these decrease.
     """
     if len(table) % _ENTRY:
         raise PrivacyViolation("the table does not consist of whole 128-bit entries.")
@@ -229,18 +218,12 @@ class Band:
 
     With u uniform on 0 .. 2^128 - 1 and c the number of thresholds that are at most u, the value is `top` - c, except
     that passing all thresholds means "not reported" unless the row is `sure`.
-
-    Attributes:
-        frequency: whose row it is.
-        top: the largest value.
-        thresholds: little-endian 128-bit integers, not decreasing.
-        sure: whether a key of this frequency is always reported.
     """
 
-    frequency: int
-    top: int
-    thresholds: bytes
-    sure: bool
+    frequency: int  # whose row it is
+    top: int  # the largest value
+    thresholds: bytes  # little-endian 128-bit integers, not decreasing
+    sure: bool  # whether a key of this frequency is always reported
 
     def cumulative(self, passed: int) -> int:
         """Mass of passing at most this many thresholds and being reported, in units of 2^-128."""
@@ -276,8 +259,7 @@ def certify_bands(bands: Iterable[Band], *, epsilon: Fraction, delta: Fraction) 
     reported, stands before a band of frequency 1. Only these rows are verified; the argument for the others is the
     builder's.
 
-    Raises:
-        PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
+    Raises PrivacyViolation if a row is not a law, or a pair of rows exceeds delta.
     """
     growth, one = exp_lower(epsilon)
     worst, worst_pair, checked = -1, (0, 0), 0
@@ -308,8 +290,7 @@ def certify_rows(rows: Sequence[Sequence[int]], *, epsilon: Fraction, delta: Fra
     Every row must have the same sum, the common denominator; a shorter row has zeros at its end. Only the given rows
     are verified, each with its neighbour: drawing for higher counts needs an argument of its own.
 
-    Raises:
-        PrivacyViolation: if a row is not a law, or a pair of rows exceeds delta.
+    Raises PrivacyViolation if a row is not a law, or a pair of rows exceeds delta.
     """
     whole = sum(rows[0])
     if any(min(row) < 0 or sum(row) != whole for row in rows):
@@ -370,8 +351,7 @@ def certify_copies(one_key: Certificate, *, copies: int, epsilon: Fraction, delt
     and no smaller D holds for all such mechanisms: R is the divergence of `copies` randomised responses. A unit that
     touches fewer keys is a special case (the others get the same count in both data sets).
 
-    Raises:
-        PrivacyViolation: if D, rounded up, exceeds delta; or for a number of keys that no unit has.
+    Raises PrivacyViolation if D, rounded up, exceeds delta; or for a number of keys that no unit has.
     """
     if not 1 <= copies <= _MOST_COPIES:
         raise PrivacyViolation(f"one unit must touch 1 to {_MOST_COPIES} keys.")

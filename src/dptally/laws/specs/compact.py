@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 from dptally.laws.audits import Audits, Exact
 from dptally.laws.field_geometric import FieldGeometric, choose_law
 from dptally.laws.spec import Mechanism, Request, Spec, option
-from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, assumed_types, check_types, numbered
+from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, OverUniverse, numbered
 from dptally.privacy.spending import Part
+from dptally.universes import Universe
 from dptally.verifiers.compact import CompactCertificate, certify_compact
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dptally.universes import Universe
-
-__all__ = ["LARGEST_CAPACITY", "BeyondCapacity", "Compact", "certify_law", "changes_per_unit"]
 
 BeyondCapacity = Literal["subsample", "refuse"]
 LARGEST_CAPACITY = 10_000_000
@@ -123,7 +117,7 @@ class Compact(Mechanism):
         return CompactSpec(self.name, law, universe, capacity, rule, request)
 
 
-class CompactSpec(Spec):
+class CompactSpec(OverUniverse):
     """A release that answers any key of the universe."""
 
     kind: ClassVar[str] = "polynomial"
@@ -161,19 +155,7 @@ class CompactSpec(Spec):
 
     def result(self, outputs: Sequence[Any]) -> dict[str, Any]:
         """The polynomial, and what its values mean."""
-        return {
-            "coefficients": outputs[-1],
-            "universe": self._universe,
-            "beyond_capacity": self._rule,
-        }
-
-    def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
-        """Types of the universe."""
-        return assumed_types(self._universe, key)
-
-    def check_keys(self, schema: pa.Schema) -> None:
-        """Refuse key columns that cannot hold keys of the universe."""
-        check_types(self.name, self._universe, schema)
+        return {"coefficients": outputs[-1], "universe": self._universe, "beyond_capacity": self._rule}
 
 
 def changes_per_unit(max_keys_per_unit: int, beyond_capacity: BeyondCapacity) -> int:
@@ -189,8 +171,7 @@ def certify_law(
 ) -> CompactCertificate:
     """Have the verifier look at a law, for units that touch up to `max_keys_per_unit` keys.
 
-    Raises:
-        PrivacyViolation: if the law does not keep epsilon.
+    Raises PrivacyViolation if the law does not keep epsilon.
     """
     return certify_compact(
         law.tails,

@@ -12,8 +12,6 @@ from dptally.privacy.spending import Part, law_part
 from dptally.verifiers.pure import certify_pure_copies
 from dptally.verifiers.tables import Certificate, certify_copies
 
-__all__ = ["OneLaw"]
-
 
 class OneLaw(Spec):
     """A unit raises the counts of at most `max_keys_per_unit` keys by one each; every key is drawn from one law.
@@ -25,12 +23,7 @@ class OneLaw(Spec):
         unit touches at most that many keys, and a mixture over choices of pairs that are each (epsilon, delta)-close is
         (epsilon, delta)-close.
 
-    Args:
-        name: of the mechanism.
-        law: of one key.
-        request: what was asked for.
-        spent: a part of epsilon that another question of the same release spends, beside that of the request.
-        conditions: as in `Spec`.
+    `spent` is a part of epsilon that another question of the same release spends, beside that of the request.
     """
 
     def __init__(

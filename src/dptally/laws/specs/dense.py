@@ -18,8 +18,6 @@ from dptally.universes.listed_keys import LARGEST_LIST, ListedKeys
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["USUAL_BOUND", "Dense"]
-
 USUAL_BOUND = 1 << 40
 
 
@@ -122,9 +120,5 @@ class DenseSpec(OneLaw):
         return self._keys.schema
 
     def check_keys(self, schema: pa.Schema) -> None:
-        """Refuse key columns of other types than the list has.
-
-        Raises:
-            InvalidParameter: names the column and both types.
-        """
+        """Refuse key columns of other types than the list has."""
         self._keys.check_types(schema)

@@ -10,8 +10,6 @@ from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.spec import Mechanism, Request, Spec
 from dptally.privacy.spending import Part
 
-__all__ = ["Gaussian"]
-
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism):
@@ -35,6 +33,7 @@ class Gaussian(Mechanism):
     because: ClassVar[str] = "its noise grows only with the root of the keys per unit"
     references: ClassVar[tuple[str, ...]] = ("WKZK24", "LT25")
     audits: ClassVar[Audits] = Audits(exact=(Exact("rows of a unit", 3),), controls=BOTH_CONTROLS)
+    automatic: ClassVar[bool] = True
     cluster: ClassVar[Literal["rows"]] = "rows"
 
     def spec(self, request: Request) -> Spec:

@@ -6,50 +6,42 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_fraction
 from dptally.laws.audits import Audits, Exact
-from dptally.laws.counter_laws import choose_counter_law
+from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.shortfall import Shortfall
 from dptally.laws.spec import Mechanism, Question, Request, Spec, option
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.total_noise import noise_scale
+from dptally.laws.weighted_sample import WeightedSample
+from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.privacy.spending import Part
+from dptally.universes import Universe
 from dptally.verifiers.pure import certify_rounded_counters
-from dptally.verifiers.tables import certify_copies
-
-if TYPE_CHECKING:
-    from dptally.universes import Universe
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["Form", "MisraGries", "ShortfallChoice", "SketchFacts", "SketchSpec", "reduced_distance", "sketch_spec"]
+from dptally.verifiers.tables import Certificate, certify_copies
 
 Form = Literal["single", "standard", "merged", "user", "summed"]
 ShortfallChoice = Literal["private"] | int | None
 _USUAL_CAPACITY = 10_000
 _SHARE = Fraction(1, 20)
 _LARGEST_ELEMENTS = 10_000
+_MOST_SHARED_KEYS = 300  # above, Gaussian noise is better for every epsilon and delta that are allowed
 
 
 @dataclass(frozen=True)
 class SketchFacts:
-    """What is public about a sketch.
+    """What is public about a sketch."""
 
-    Attributes:
-        form: what it is; see `MisraGries`.
-        capacity: how many counters it has.
-        max_keys_per_unit: bound on the keys of a unit ("user"), which the sketch has applied; 0 where there is none.
-        sketches: how many were added up.
-    """
-
-    form: Form
-    capacity: int
+    form: Form  # what it is; see `MisraGries`
+    capacity: int  # how many counters it has
+    # bound on the keys of a unit ("user"), which the sketch has applied; 0 where there is none
     max_keys_per_unit: int = 1
-    sketches: int = 1
+    sketches: int = 1  # how many were added up
 
 
 @dataclass(frozen=True)
@@ -129,16 +121,10 @@ def sketch_spec(
 ) -> SketchSpec:
     """The spec for a sketch that is there already.
 
-    Args:
-        sketch: what is public about it.
-        epsilon: for the unit.
-        delta: for the unit; None or 0 with a universe.
-        universe: all keys there may be, for delta = 0.
-        elements_per_unit: how many elements of one unit the stream may hold, equal ones or not ("single",
-            "standard" and "summed").
-        shortfall: "private" to estimate it; a number that the owner states publicly (the largest amount by which
-            any counter may fall short); or None to leave it open.
-        minimise: "threshold" or "error".
+    Epsilon and delta are for the unit; with a universe, all keys there may be, delta is None or 0. `elements_per_unit`
+    is how many elements of one unit the stream may hold, equal ones or not ("single", "standard" and "summed").
+    `shortfall` is "private" to estimate it; a number that the owner states publicly (the largest amount by which any
+    counter may fall short); or None to leave it open. `minimise` is "threshold" or "error".
     """
     elements = as_count("elements_per_unit", elements_per_unit, largest=_LARGEST_ELEMENTS)
     stated = None
@@ -208,6 +194,37 @@ def _of_counters(
         return certify_copies(shared.certify(), copies=sketch.capacity, epsilon=rest, delta=delta)
 
     return shared, certify, [Part(shared.epsilon, shared.delta, sketch.capacity)]
+
+
+def choose_counter_law(
+    epsilon: Fraction, delta: Fraction, capacity: int, minimise: Literal["threshold", "error"] = "threshold"
+) -> WeightedSample | GaussianHistogram:
+    """The better of two laws: Gaussian noise on all counters, or the optimal law for each with a share of the budget.
+
+    "threshold" is for the law that reports a key half of the time at the smallest counter, "error" for the one with the
+    smallest standard deviation. Parameters alone decide, so that the planner shows the law that a release would have.
+    """
+    gaussian = GaussianHistogram(epsilon, delta, capacity)
+    if capacity > min(_MOST_SHARED_KEYS, LARGEST_UNIT):
+        return gaussian
+    shared = WeightedSample(*share_between_keys(epsilon, delta, capacity))
+    if minimise == "threshold":
+        return shared if _half(shared) <= _half(gaussian) else gaussian
+    return shared if _variance(shared) <= gaussian.sigma**2 else gaussian
+
+
+def _half(law: WeightedSample | GaussianHistogram) -> int:
+    """The smallest counter that is reported at least half of the time."""
+    found = law.first_frequency(Fraction(1, 2))
+    if found is None:
+        raise InvalidParameter("no counter would be reported half of the time.")
+    return found
+
+
+def _variance(law: WeightedSample) -> Fraction:
+    """Of the difference between a counter that is always reported and its value."""
+    mean = sum((drop * chance for drop, chance in enumerate(law.drop_law)), Fraction(0))
+    return sum((drop**2 * chance for drop, chance in enumerate(law.drop_law)), Fraction(0)) - mean**2
 
 
 def _over_universe(

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["PrefixSpec"]
-
-
 class PrefixSpec(Spec):
     """TrieHH++ with exact accounting: which prefixes are frequent, and how frequent, at every level.
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dptally.laws.quantile_search import QuantileRounds, Round
 from dptally.laws.range_trees import make_tree_law
 from dptally.laws.spec import Question, Spec
+from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.spending import law_part
-
-if TYPE_CHECKING:
-    from dptally.privacy.guarantee import Guarantee
-    from dptally.universes.grids import Grid
-
-__all__ = ["RangeSpec", "SearchSpec"]
+from dptally.universes.grids import Grid
 
 
 class RangeSpec(Spec):
@@ -40,12 +36,8 @@ class RangeSpec(Spec):
     References:
         [BC22] section 4.2; [KOV15].
 
-    Args:
-        grid: of the values.
-        epsilon: for the unit.
-        delta: for the unit; None or 0 for a mechanism with delta = 0.
-        mechanism: whose law single counts have, by name.
-        rate: of a mechanism that samples; None for the best one.
+    Epsilon and delta are for the unit (delta None or 0 for a mechanism with delta = 0); `mechanism` names the one whose
+    law single counts have; `rate` None is the best one.
     """
 
     kind: ClassVar[str] = "ranges"

@@ -11,8 +11,6 @@ from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
 from dptally.privacy.composition import share_between_keys
 
-__all__ = ["SampleAndThreshold"]
-
 
 @dataclass(frozen=True)
 class SampleAndThreshold(Mechanism):

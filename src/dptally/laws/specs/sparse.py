@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count
 from dptally.laws.audits import Audits, Exact
 from dptally.laws.spec import Mechanism, Request, Spec, option
 from dptally.laws.specs.copies import OneLaw
-from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, assumed_types, check_types, numbered
+from dptally.laws.specs.universe_keys import LARGEST_BOUND, USUAL_CAPACITY, OverUniverse, numbered
 from dptally.laws.top_k_noise import LARGEST_STRICT_KEEP, TopKNoise
 from dptally.privacy.spending import Part
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dptally.universes import Universe
-
-__all__ = ["Sparse"]
+from dptally.universes import Universe
 
 _STRICT = "strict_sparse"  # the name of the mechanism in strict time
 _STRICT_CAPACITY, _STRICT_BOUND, _STRICT_MIXING = 100, 1000, 20
@@ -99,7 +93,7 @@ class Sparse(Mechanism):
         return SparseSpec(_STRICT if self.strict_time else self.name, law, universe, request)
 
 
-class SparseSpec(OneLaw):
+class SparseSpec(OverUniverse, OneLaw):
     """A release of the largest noisy counts over a universe."""
 
     at_least = True
@@ -115,11 +109,3 @@ class SparseSpec(OneLaw):
     def parameters(self) -> Mapping[str, Any]:
         """The universe."""
         return {"universe": self._universe}
-
-    def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
-        """Types of the universe."""
-        return assumed_types(self._universe, key)
-
-    def check_keys(self, schema: pa.Schema) -> None:
-        """Refuse key columns that cannot hold keys of the universe."""
-        check_types(self.name, self._universe, schema)

@@ -11,8 +11,6 @@ from dptally.laws.specs.copies import OneLaw
 from dptally.laws.stability import Stability as StabilityLaw
 from dptally.privacy.composition import share_between_keys
 
-__all__ = ["Stability"]
-
 
 @dataclass(frozen=True)
 class Stability(Mechanism):

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dptally.errors import InvalidParameter
+from dptally.laws.spec import Spec
 from dptally.universes import Bijection, Universe, read_universe
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["LARGEST_BOUND", "USUAL_CAPACITY", "assumed_types", "check_types", "numbered"]
 
 USUAL_CAPACITY = 10_000
 LARGEST_BOUND = 1 << 62
@@ -26,24 +25,23 @@ def numbered(mechanism: str, universe: object) -> Universe:
     return read_universe(universe)
 
 
-def assumed_types(universe: Universe, key: Sequence[str] | None) -> pa.Schema | None:
-    """Types of keys that have no declared one; ready-made universes read text by rules of their own."""
-    import pyarrow as pa
+class OverUniverse(Spec):
+    """A spec whose keys are those of `_universe`."""
 
-    if not isinstance(universe, Bijection):
-        return None
-    return pa.schema([(name, universe.type) for name in key or ["key"]])
+    _universe: Universe
 
+    def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
+        """Types of keys that have no declared one; ready-made universes read text by rules of their own."""
+        import pyarrow as pa
 
-def check_types(mechanism: str, universe: Universe, schema: pa.Schema) -> None:
-    """Refuse key columns that cannot hold keys of the universe, by what is declared about them.
+        if not isinstance(self._universe, Bijection):
+            return None
+        return pa.schema([(name, self._universe.type) for name in key or ["key"]])
 
-    Raises:
-        InvalidParameter: there are several columns.
-        InvalidSource: the column cannot hold keys of the universe.
-    """
-    if len(schema) != 1:
-        raise InvalidParameter(
-            f"the mechanism {mechanism!r} takes one key column, got {len(schema)}: a universe numbers single keys."
-        )
-    universe.indices(schema.empty_table().column(0))
+    def check_keys(self, schema: pa.Schema) -> None:
+        """Refuse key columns that cannot hold keys of the universe, by what is declared about them."""
+        if len(schema) != 1:
+            raise InvalidParameter(
+                f"the mechanism {self.name!r} takes one key column, got {len(schema)}: a universe numbers single keys."
+            )
+        self._universe.indices(schema.empty_table().column(0))

@@ -15,8 +15,6 @@ from dptally.laws.specs.copies import OneLaw
 from dptally.laws.weighted_sample import WeightedSample as WeightedSampleLaw
 from dptally.privacy.composition import share_between_keys
 
-__all__ = ["SANITIZED", "SHARE_FOR_TOTAL", "WeightedSample"]
-
 SHARE_FOR_TOTAL = Fraction(1, 20)
 SANITIZED = "sanitized_sample"
 """The name of a release of a sample that was drawn before."""
@@ -46,12 +44,11 @@ class WeightedSample(Mechanism):
     events: ClassVar[tuple[str, ...]] = (SANITIZED,)
     references: ClassVar[tuple[str, ...]] = ("CGSS21",)
     audits: ClassVar[Audits] = Audits(
-        exact=(Exact("rows", 5), Exact("sampled rows", 3, "sampled")),
-        epsilons=(0.05, 4),
-        controls=BOTH_CONTROLS,
+        exact=(Exact("rows", 5), Exact("sampled rows", 3, "sampled")), epsilons=(0.05, 4), controls=BOTH_CONTROLS
     )
     keys_only: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
+    automatic: ClassVar[bool] = True
     cluster: ClassVar[Literal["rows"]] = "rows"
 
     sub_tokens: int = option("with sampling, how many values stand for one unit of a count; more separate better", 1)

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import PrivacyViolation
 from dptally.laws.tables.sampled_rows import SampledRows
+from dptally.randomness import BitSource
 from dptally.verifiers.tables import Band, Certificate, certify_bands
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-
-__all__ = ["CertifiedRows"]
 
 _FIRST_ROWS = 2048
 _KEPT = 1 << 13
@@ -31,12 +25,8 @@ class CertifiedRows:
     The certificate is for the first rows, a fixed number of them, so that it tells nothing about the data. A row beyond
     them is judged against both its neighbours when a key of its frequency is first drawn for. That all the rows between
     keep delta too is the builder's argument: every term of its recursion is a constraint of the judge's sum, rounded to
-    the safe side, with delta lowered by what rounding can add up to over a row.
-
-    Args:
-        rows: the builder.
-        epsilon: what one key's law must keep.
-        delta: what one key's law must keep.
+    the safe side, with delta lowered by what rounding can add up to over a row. Epsilon and delta are what one key's
+    law must keep.
     """
 
     def __init__(self, rows: SampledRows, *, epsilon: Fraction, delta: Fraction) -> None:

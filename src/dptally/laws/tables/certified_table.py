@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
-from dptally.verifiers.tables import certify_shift_table, certify_value_table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Certificate
-
-__all__ = ["CertifiedNoise", "CertifiedShiftTable", "CertifiedValueTable", "ValueSampler"]
+from dptally.randomness import BitSource
+from dptally.verifiers.tables import Certificate, certify_shift_table, certify_value_table
 
 _BATCH = 1 << 14  # keys per call into the native core: 256 KB of random words, which stay in cache
 
@@ -25,15 +18,8 @@ class CertifiedShiftTable:
     """A table of thresholds that has passed the verifier, and draws from it.
 
     The bytes are immutable and are the ones the certificate's hash is of; the native sampler copies them once, here.
-
-    Args:
-        table: thresholds as little-endian 128-bit integers, see `certify_shift_table`.
-        values: whether the value is reported with the key.
-        epsilon: what one key's law must keep.
-        delta: what one key's law must keep.
-
-    Raises:
-        PrivacyViolation: if the table does not keep it.
+    For the table see `certify_shift_table`; epsilon and delta are what one key's law must keep. Raises PrivacyViolation
+    if the table does not keep it.
     """
 
     def __init__(self, table: bytes, *, values: bool, epsilon: Fraction, delta: Fraction) -> None:
@@ -58,13 +44,8 @@ class CertifiedShiftTable:
 class CertifiedValueTable:
     """A table of the optimal law with values that has passed the verifier, and draws from it.
 
-    Args:
-        table: thresholds as little-endian 128-bit integers, see `certify_value_table`.
-        epsilon: what one key's law must keep.
-        delta: what one key's law must keep.
-
-    Raises:
-        PrivacyViolation: if the table does not keep it.
+    For the table see `certify_value_table`; epsilon and delta are what one key's law must keep. Raises PrivacyViolation
+    if the table does not keep it.
     """
 
     def __init__(self, table: bytes, *, epsilon: Fraction, delta: Fraction) -> None:
@@ -107,9 +88,7 @@ class ValueSampler:
 class CertifiedNoise:
     """A table of noise on -R .. R that has passed a verifier of its own, and draws from it.
 
-    Args:
-        table: 2R thresholds as little-endian 128-bit integers: P[D <= d] for the noise R - D.
-        certificate: the verifier's finding on these bytes.
+    The table has 2R thresholds as little-endian 128-bit integers: P[D <= d] for the noise R - D.
     """
 
     def __init__(self, table: bytes, certificate: Certificate) -> None:

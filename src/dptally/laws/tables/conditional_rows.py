@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import InvalidSource
+from dptally.laws.sampling_schemes import Scheme
+from dptally.laws.tables.certified_rows import CertifiedRows
+from dptally.randomness import BitSource
 from dptally.randomness.keyed import WordsOfRows
-from dptally.verifiers.tables import TABLE_BITS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dptally.laws.sampling_schemes import Scheme
-    from dptally.laws.tables.certified_rows import CertifiedRows
-    from dptally.randomness import BitSource
-    from dptally.verifiers.tables import Band
-
-__all__ = ["draw_given_sampled"]
+from dptally.verifiers.tables import TABLE_BITS, Band
 
 _MORE_BITS = 64
 

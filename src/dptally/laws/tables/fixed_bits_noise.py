@@ -10,8 +10,6 @@ from itertools import accumulate, pairwise
 
 from dptally.exact import as_count, exp_bounds
 
-__all__ = ["FixedBitsNoise"]
-
 _WORD = 64
 _LARGEST_BOUND = 1 << 12
 
@@ -22,11 +20,8 @@ class FixedBitsNoise:
     With rational a <= e^epsilon the masses are m_z = ceil(m_(z-1) / a) from m_1 outward, the last, which is all that
     reaches `bound`, ceil(m_(bound-1) / (a - 1)), and m_0 what is left. Then m_(z-1) <= a m_z and t_(z-1) <= a t_z by
     induction from the end. m_1 is rounded up from its value without any rounding, so m_0 <= a m_1. The length D leaves
-    64 bits for the smallest mass, which is what the roundings cost. `dptally.verifiers.pure` checks all of it.
-
-    Args:
-        epsilon: of one count.
-        bound: the largest count and value, up to 4096.
+    64 bits for the smallest mass, which is what the roundings cost. `dptally.verifiers.pure` checks all of it. Epsilon
+    is that of one count; the bound, the largest count and value, is up to 4096.
     """
 
     def __init__(self, epsilon: Fraction, bound: int) -> None:

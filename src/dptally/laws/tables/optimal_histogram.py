@@ -20,8 +20,6 @@ from itertools import zip_longest
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
 
-__all__ = ["LARGEST_TABLE", "build_table", "first_tail", "key_thresholds", "value_thresholds"]
-
 _BITS = 128
 _WHOLE = 1 << _BITS
 _GROWTH_BITS = 256

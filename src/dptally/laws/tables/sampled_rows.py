@@ -27,20 +27,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
 from dptally.laws.sampling_schemes import UNIT_BITS, Ppswor, Scheme
 from dptally.verifiers.tables import Band
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["LARGEST_TABLE", "Column", "SampledRows"]
 
 _WHOLE = 1 << UNIT_BITS
 LARGEST_TABLE = 1 << 24  # rows of P that are listed one by one
@@ -49,21 +44,13 @@ _STEADY = 64  # rows with P = Q in a row after which Lemma 4.4 is relied on
 
 
 class Column:
-    """One value, frequency by frequency from `first` on; masses in units of 2^-128.
-
-    Attributes:
-        value: which.
-        first: the first frequency.
-        at_least: mass of this value or a larger one.
-        above: mass of a larger one.
-        reported: mass of being reported.
-    """
+    """One value, frequency by frequency from `first` on; masses in units of 2^-128."""
 
     def __init__(self, value: int, first: int) -> None:
         self.value, self.first = value, first
-        self.at_least: list[int] = []
-        self.above: list[int] = []
-        self.reported: list[int] = []
+        self.at_least: list[int] = []  # mass of this value or a larger one
+        self.above: list[int] = []  # mass of a larger one
+        self.reported: list[int] = []  # mass of being reported
 
     def add(self, at_least: int, above: int, reported: int) -> None:
         """Go on to the next frequency."""
@@ -86,12 +73,7 @@ class Column:
 class SampledRows:
     """Rows of the law for one scheme, made when they are asked for.
 
-    Args:
-        epsilon: what one key's law must keep.
-        delta: what one key's law must keep.
-        scheme: the sampling probabilities.
-        values: whether values are reported.
-        sub_tokens: how many values stand for one unit of frequency.
+    Epsilon and delta are what one key's law must keep; `sub_tokens` is how many values stand for one unit of frequency.
     """
 
     def __init__(self, epsilon: Fraction, delta: Fraction, scheme: Scheme, *, values: bool, sub_tokens: int) -> None:

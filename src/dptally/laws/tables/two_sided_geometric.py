@@ -8,10 +8,9 @@ from itertools import accumulate
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
+from dptally.exact.powers import power_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.thresholded_noise import ENTRY_BYTES
-
-__all__ = ["LARGEST_REACH", "noise_masses", "noise_table", "reach_of_noise", "two_sided_masses"]
 
 _WHOLE = 1 << 8 * ENTRY_BYTES
 _SPARE_BITS = 64  # the noise is cut where its tail is below 2^-64 of delta
@@ -59,23 +58,11 @@ def two_sided_masses(growth: Fraction, reach: int) -> list[int]:
 
     # Without rounding, m_0 + 2 (m_1 + ...) = m_1 slope; rounding adds less than 2R / (1 - 1/a). This gives a bracket.
     shrink = one / Fraction(top)
-    slope = growth + 2 * (1 - _power_above(shrink, reach)) / (1 - shrink)
+    slope = growth + 2 * (1 - Fraction(power_bounds(shrink, reach, 512)[1], 1 << 512)) / (1 - shrink)
     above = math.floor(_WHOLE / slope) + 2
     below = max(1, above - math.ceil((2 * reach / (1 - shrink) + 2) / slope) - 4)
     sides = outward(first_where(lambda m: top * m // one + 2 * sum(outward(m)) >= _WHOLE, below, above))
     return [_WHOLE - 2 * sum(sides), *sides]
-
-
-def _power_above(base: Fraction, exponent: int) -> Fraction:
-    """An upper bound of base^exponent for a base below 1, in fixed point with 512 bits."""
-    one = 1 << 512
-    result, square = one, -(-one * base.numerator // base.denominator)
-    while exponent:
-        if exponent & 1:
-            result = -(-result * square // one)
-        square = -(-square * square // one)
-        exponent >>= 1
-    return Fraction(result, one)
 
 
 def noise_table(half: list[int]) -> bytes:

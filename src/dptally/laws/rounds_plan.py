@@ -1,0 +1,234 @@
+"""What is fixed before data is read for a release in rounds, and how each stage follows from what was released.
+
+A plan has stages (sizes of units, a round of keys, ..., counts of the keys found) and one declared function of the
+likelihood ratio for each; `dptally.verifiers.key_rounds` says what they guarantee. Everything here is public: sizes of
+a round are chosen from released numbers alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dptally.errors import PrivacyViolation
+from dptally.laws.key_rounds import CountLaw, ReportingLaw, SizeLaw
+from dptally.laws.tables.reporting_curve import Chain, Shape, Weights, propose
+from dptally.verifiers.key_rounds import Scale, check_stage
+
+__all__ = ["SIZES", "RoundsPlan", "Stage", "plan_for"]
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Upper ends of the bins of unit sizes; the last bin has all larger units, too."""
+_ROUNDS = (0.04, 0.16, 0.80)  # shares of what is spent on selection
+_NEW_KEYS = (0.10, 0.25, 0.65)  # of the chance that a unit shows a key of its own
+_MEASURED = (0.003, 0.004, 0.010)  # shares of the whole for the sizes before each round
+_COUNTS, _FOUND_SIZES = 0.245, 0.005  # shares of the whole for counts, and for how many found keys units have
+_OWN_KEYS = 0.5  # the chance that a unit shows a key of its own, over delta
+_REFERENCES = ((1, 0.98), (2, 0.942), (8, 0.965), (32, 1.0), (128, 1.02))
+"""Keys of a unit in laws that functions are declared from, each with what it may take of the budget."""
+_NOISE = 2.0  # deviations up to which a tail of bins counts as empty
+_FEW = 0.2  # a round with a smaller share is not the last
+_SPREAD = 8  # the largest ratio of the two sizes of a round
+_UNKNOWN = Weights.between(8, 32)  # sizes of a round where no bin stands out
+_KEPT = 0.95  # share of units all of whose found keys are counted, about
+_SHRUNK = (1.0, 0.995, 0.98, 0.9, 0.7)  # of a divergence, where the verifier refuses what was found
+_SPARE = 1 - 2.0**-20
+_CLOSE = 2e-3  # how near to its declared function a law is brought, in logarithms
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a plan: its kind, its share of the budget, and its share of the chance to show a key of one unit."""
+
+    kind: Literal["sizes", "round", "counts"]
+    share: float
+    new_keys: float = 0.0
+
+
+class RoundsPlan:
+    """Stages, and the function each must stay below. Public.
+
+    Args:
+        epsilon: for the unit.
+        delta: for the unit.
+        values: whether counts of the found keys are released, too.
+        bound: how many keys of a unit are kept in each round; None to measure sizes.
+    """
+
+    def __init__(self, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
+        self.epsilon, self.delta, self.values, self.bound = epsilon, delta, values, bound
+        self.chain = Chain(float(epsilon), float(delta))
+        self.scale = Scale(self.chain.density, self.chain.below, self.chain.above)
+        self.stages = _stages(values=values, measured=bound is None)
+        self._order = Shape.order_for(float(epsilon), float(delta))
+        self._divergence, self.declared = self._largest()
+
+    # ---- the laws of stages ----
+
+    def size_law(self, place: int) -> SizeLaw:
+        """The noise on sizes."""
+        found = math.sqrt(2 * self.stages[place].share * self._divergence / self._order)
+        return SizeLaw(Fraction(math.floor(math.ldexp(found, 32)), 1 << 32))
+
+    def round_law(self, place: int, weights: Weights) -> ReportingLaw:
+        """The law of a round that reports most, for these sizes."""
+        declared = self.declared[place + 1] if place + 1 < len(self.stages) else None
+        after = self.chain.end() if declared is None else self.chain.at_all_points(declared)
+        shape = self._shape(place, self._divergence)
+        shape = Shape(shape.order, shape.divergence, shape.new_keys * _SPARE)
+        shape = self.chain.fit(weights, shape, self.declared[place], after)
+        for share in _SHRUNK:  # the search leaves out rows of long tables, the verifier none
+            curve = propose(weights, Shape(shape.order, share * shape.divergence, shape.new_keys))
+            law = ReportingLaw(weights, curve.table())
+            try:
+                check_stage(law.stage, self.declared[place], declared, scale=self.scale, epsilon=self.epsilon)
+            except PrivacyViolation:
+                continue
+            break
+        return law
+
+    def count_law(self, differing: int) -> CountLaw:
+        """The noise on counts, where so many of a unit's found keys are counted."""
+        shift = math.sqrt(2 * self.stages[-1].share * self._divergence / self._order)
+        return CountLaw.within(math.sqrt(differing) / shift, differing, self.epsilon, self.delta)
+
+    def weights(self, place: int, counts: Sequence[int] | None) -> Weights:
+        """The sizes of a round, from released counts of units by size; None where the bound is given.
+
+        A key is found about where the smallest weight times its count reaches the half point of the curve. Of all
+        pairs of sizes the one is taken that finds keys of the smallest count, if units have the sizes that were
+        released and each of their keys is as likely to be kept.
+        """
+        if counts is None:
+            assert self.bound is not None  # noqa: S101 - sizes are measured otherwise
+            return Weights.between(self.bound, self.bound)
+        units = self._units(place - 1, counts)
+        if not units.any():
+            return _UNKNOWN
+        sizes, shape = np.array(SIZES), self._shape(place, self._divergence)
+        largest = SIZES[int(np.flatnonzero(units)[-1])]
+
+        def smallest_count(weights: Weights, half: float) -> float:
+            kept = np.minimum(sizes, weights.high)
+            return half * weights.multiple / float(units @ (kept * weights.of_keys[kept]))
+
+        # Before the last round little is at stake, and curves are long: two spreads of sizes are enough.
+        spans = [(low, high) for high in SIZES for low in SIZES if low <= high <= low * _SPREAD and high <= largest]
+        if self.stages[place].share < _FEW:
+            spans = [(low, high) for low, high in spans if high in (low, 4 * low)]
+        halves = [_half_point(*span, shape) for span in spans]
+        tried = [(Weights.between(*span, half), half) for span, half in zip(spans, halves, strict=True)]
+        return min(tried, key=lambda each: smallest_count(*each))[0]
+
+    def counted(self, counts: Sequence[int] | None) -> int:
+        """How many found keys of a unit are counted, from released counts of units by their number of found keys."""
+        if counts is None:
+            assert self.bound is not None  # noqa: S101
+            return self.bound
+        units = self._units(len(self.stages) - 2, counts)
+        if not units.any():
+            return _UNKNOWN.high
+        reached = np.cumsum(units) / units.sum()
+        return SIZES[int(np.argmax(reached >= _KEPT))]
+
+    def _units(self, place: int, counts: Sequence[int]) -> NDArray[np.float64]:
+        """Units by size, about: the largest bin is the last from which on more units are counted than noise explains.
+
+        Single bins of large sizes would be taken for units where they are noise; whole tails are not.
+        """
+        noisy = np.array(counts, dtype=np.float64)
+        tails = np.cumsum(noisy[::-1])[::-1]
+        expected = self.size_law(place).deviation * np.sqrt(np.arange(len(noisy), 0, -1))
+        beyond = np.flatnonzero(tails > _NOISE * expected)
+        units = np.zeros(len(noisy))
+        if len(beyond):
+            last = int(beyond[-1])
+            units[:last] = np.maximum(noisy[:last], 0)
+            units[last] = tails[last]
+        return units
+
+    # ---- functions ----
+
+    def _shape(self, place: int, divergence: float) -> Shape:
+        stage = self.stages[place]
+        return Shape(self._order, stage.share * divergence, stage.new_keys * _OWN_KEYS * float(self.delta))
+
+    def _largest(self) -> tuple[float, list[list[int]]]:
+        """The largest divergence for which the functions begin at or below delta."""
+        target = float(self.delta) * _SPARE
+
+        def tried(divergence: float) -> tuple[float, list[list[int]]]:
+            declared = self._functions(divergence)
+            return math.log(declared[0][self.chain.one] / 2.0**120 / target), declared
+
+        low = self._order * float(self.epsilon) ** 2 / (4 * math.log(2 / float(self.delta)))  # about right
+        at_low, best = tried(low)
+        high, at_high = low, at_low
+        while at_low > 0:
+            high, at_high, low = low, at_low, low * 0.85
+            at_low, best = tried(low)
+        while at_high <= 0:
+            low, at_low, high = high, at_high, high * 1.15
+            at_high, declared = tried(high)
+            if at_high <= 0:
+                best = declared
+        while at_low < -_CLOSE and high > low * 1.0005:
+            share = min(0.95, max(0.05, -at_low / (at_high - at_low)))
+            middle = math.exp(math.log(low) + share * math.log(high / low))
+            at_middle, declared = tried(middle)
+            if at_middle <= 0:
+                low, at_low, best = middle, at_middle, declared
+            else:
+                high, at_high = middle, at_middle
+        return low, best
+
+    def _functions(self, divergence: float) -> list[list[int]]:
+        chain, function, found = self.chain, self.chain.end(), []
+        references = _REFERENCES if self.bound is None else ((self.bound, 1.0),)
+        for place in reversed(range(len(self.stages))):
+            stage, shift = self.stages[place], math.sqrt(2 * self.stages[place].share * divergence / self._order)
+            if stage.kind == "counts":
+                function = chain.gaussian(shift)
+            elif stage.kind == "sizes":
+                function = chain.coin(function, shift)
+            else:
+                curves = [
+                    propose(Weights.between(size, size), self._shape(place, part * divergence))
+                    for size, part in references
+                ]
+                function = np.max([chain.round(function, curve) for curve in curves], axis=0)
+            found.append(chain.declared(function))
+            function = chain.at_all_points(found[-1])
+        return found[::-1]
+
+
+@lru_cache(maxsize=32)
+def plan_for(epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> RoundsPlan:
+    """The plan, made once for a setting."""
+    return RoundsPlan(epsilon, delta, values=values, bound=bound)
+
+
+@lru_cache(maxsize=4096)
+def _half_point(low: int, high: int, shape: Shape) -> float:
+    return propose(Weights(low, high, 2 if low < high else 1), shape, half_only=True).half
+
+
+def _stages(*, values: bool, measured: bool) -> tuple[Stage, ...]:
+    spent = (sum(_MEASURED) + _FOUND_SIZES * values) * measured + _COUNTS * values
+    found: list[Stage] = []
+    for share, new_keys, size in zip(_ROUNDS, _NEW_KEYS, _MEASURED, strict=True):
+        if measured:
+            found.append(Stage("sizes", size))
+        found.append(Stage("round", share * (1 - spent), new_keys))
+    if values and measured:
+        found.append(Stage("sizes", _FOUND_SIZES))
+    if values:
+        found.append(Stage("counts", _COUNTS))
+    return tuple(found)

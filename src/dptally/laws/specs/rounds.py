@@ -1,0 +1,195 @@
+"""Find the keys of units with many keys in rounds, then count those that were found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from dptally.errors import InvalidParameter
+from dptally.laws.audits import Audits, Exact
+from dptally.laws.key_rounds import KeyRounds
+from dptally.laws.rounds_plan import SIZES, plan_for
+from dptally.laws.spec import Mechanism, Question, Request, Spec
+from dptally.laws.tables.reporting_curve import Weights
+from dptally.privacy.guarantee import Guarantee
+from dptally.privacy.spending import Part
+from dptally.verifiers.key_rounds import check_stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dptally.verifiers.tables import Certificate
+
+__all__ = ["Rounds", "RoundsSpec"]
+
+_LARGEST_BOUND = SIZES[-1]
+_SMALLEST_EPSILON = Fraction(1, 50)
+
+
+@dataclass(frozen=True)
+class Rounds(Mechanism):
+    """Report keys by a yes or no in three rounds; keys that were found are public, and units spend on the others.
+
+    Without a bound on the keys of a unit, sizes are measured privately before each round and decide how many keys a
+    unit keeps and how much each of them weighs. With values, the counts of the found keys follow in a last stage
+    without threshold, for a quarter of the budget.
+
+    Guarantee:
+        (epsilon, delta)-differential privacy for adding or removing one unit, whatever it holds; statement and proof
+        in `dptally.verifiers.key_rounds`.
+
+    References:
+        [HM26] for the law of one round, [SDH23] for rounds.
+    """
+
+    name: ClassVar[str] = "rounds"
+    title: ClassVar[str] = "Rounds of keys"
+    summary: ClassVar[str] = "keys of units with many keys, found in three rounds, then a noisy count for each"
+    because: ClassVar[str] = "it spends on which keys occur alone, round by round, and counts only those it found"
+    references: ClassVar[tuple[str, ...]] = ("HM26", "SDH23")
+    keys_only: ClassVar[bool] = True
+    cluster: ClassVar[Literal["rows"]] = "rows"
+    automatic: ClassVar[bool] = True
+    measures: ClassVar[bool] = True
+    audits: ClassVar[Audits] = Audits(
+        exact=(Exact("rounds of keys"),), observed="units", runs=60_000, controls={"delta x 4": ("1", "0.01")}
+    )
+
+    def spec(self, request: Request) -> Spec:
+        """See `Mechanism.spec`."""
+        if request.unit is None:
+            raise InvalidParameter("mechanism 'rounds' is for units with several keys; name the `unit` column.")
+        return self.plan(request)
+
+    def plan(self, request: Request) -> Spec:
+        """See `Mechanism.plan`: without a unit, for units of `max_keys_per_unit` keys."""
+        delta = self._checked(request)
+        if request.epsilon < _SMALLEST_EPSILON:
+            raise InvalidParameter(
+                "epsilon must be at least 0.02 for mechanism 'rounds', whose tables would be too long; state "
+                "`max_keys_per_unit` to have another mechanism."
+            )
+        bound = None if request.measured else request.max_keys_per_unit
+        if bound is not None and bound > _LARGEST_BOUND:
+            raise InvalidParameter(
+                f"mechanism 'rounds' keeps at most {_LARGEST_BOUND} keys per unit, got {bound}; leave "
+                "`max_keys_per_unit` out to have it measured."
+            )
+        return RoundsSpec(self.name, request.epsilon, delta, values=request.values, bound=bound)
+
+
+class RoundsSpec(Spec):
+    """All stages of a release in rounds.
+
+    Args:
+        name: of the mechanism.
+        epsilon: for the unit.
+        delta: for the unit.
+        values: whether counts follow.
+        bound: how many keys of a unit count in each round; None to measure sizes.
+    """
+
+    summary: ClassVar[str] = "unit_sizes"
+    note = "Keys of units that keep all their keys; where many are cut, fewer are found."
+    at_least = True
+
+    def __init__(self, name: str, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
+        self.plan = plan_for(epsilon, delta, values=values, bound=bound)
+        self._asked: list[Question] = []
+        super().__init__(
+            name,
+            self._expected(bound),
+            self._certified,
+            epsilon=epsilon,
+            delta=delta,
+            parts=(Part(epsilon, delta),),
+            max_keys_per_unit=bound or 0,
+        )
+
+    def _expected(self, bound: int | None) -> KeyRounds:
+        """The law for units of like sizes, for plans; what is drawn from follows from what is measured."""
+        size, plan = bound or 8, self.plan
+        laws: list[Any] = []
+        for place, stage in enumerate(plan.stages):
+            if stage.kind == "sizes":
+                laws.append(plan.size_law(place))
+            elif stage.kind == "round":
+                laws.append(plan.round_law(place, Weights.between(size, size)))
+            else:
+                laws.append(plan.count_law(size))
+        return KeyRounds(plan.epsilon, plan.delta, plan.scale, plan.declared, laws)
+
+    def _certified(self) -> Certificate:
+        """Declared functions, and laws for units of like sizes; laws that are chosen later are verified then."""
+        found: Certificate = self.law.certify()
+        return found
+
+    def next(self, outputs: Sequence[Any]) -> Question | None:
+        """Sizes, a round, ..., and counts: each from what was released before, verified before it is asked."""
+        place = len(outputs)
+        if place >= len(self.plan.stages):
+            return None
+        self._asked = self._asked[:place]
+        if len(self._asked) < place:  # asked about outputs that another spec gave
+            for known in range(len(self._asked), place):
+                self.next(outputs[:known])
+        question = self._ask(place, outputs)
+        if question.summary != "found_counts":  # the law of counts is that of the release, and certified as such
+            after = self.plan.declared[place + 1] if place + 1 < len(self.plan.stages) else None
+            before, scale = self.plan.declared[place], self.plan.scale
+            check_stage(question.law.stage, before, after, scale=scale, epsilon=self.plan.epsilon)
+        self._asked.append(question)
+        return question
+
+    def _ask(self, place: int, outputs: Sequence[Any]) -> Question:
+        plan, kind = self.plan, self.plan.stages[place].kind
+        measured = outputs[place - 1] if place and plan.stages[place - 1].kind == "sizes" else None
+        found = _found(plan, outputs)
+        parameters: Mapping[str, Any] = {"found": found}
+        if kind == "sizes":
+            of_found = place == len(plan.stages) - 2 and plan.values
+            parameters = {**parameters, "ends": SIZES, "of_found": of_found}
+            return Question(plan.size_law(place), self.certificate, 0, "unit_sizes", parameters)
+        if kind == "round":
+            weights = plan.weights(place, measured)
+            return Question(plan.round_law(place, weights), self.certificate, weights.high, "unit_weights", parameters)
+        law = self._law([*self._laws_so_far(), plan.count_law(plan.counted(measured))], outputs)
+        return Question(law, law.certify(), plan.counted(measured), "found_counts", parameters)
+
+    def _laws_so_far(self) -> list[Any]:
+        return [question.law for question in self._asked]
+
+    def _law(self, laws: list[Any], outputs: Sequence[Any]) -> KeyRounds:
+        plan = self.plan
+        sizes = [out for stage, out in zip(plan.stages, outputs, strict=False) if stage.kind == "sizes"]
+        return KeyRounds(plan.epsilon, plan.delta, plan.scale, plan.declared, laws, sizes)
+
+    def result(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """The found keys with their values, and the law of all stages."""
+        if self.plan.values:
+            law = self._asked[-1].law
+            return {"rows": outputs[-1], "law": law, "certificate": law.certify()}
+        law = self._law(self._laws_so_far(), outputs)
+        return {"rows": _found(self.plan, outputs), "law": law, "certificate": law.certify()}
+
+    def guarantee(self, unit: str | None, *, private: bool) -> Guarantee:
+        """With the number of keys that rounds turned out to keep at most."""
+        highest = [question.max_keys_per_unit for question in self._asked if question.summary != "unit_sizes"]
+        stated = super().guarantee(unit, private=private)
+        return replace(stated, max_keys_per_unit=max(highest or [self.law.most_keys])).under(
+            rounds=sum(stage.kind == "round" for stage in self.plan.stages)
+        )
+
+
+def _found(plan: Any, outputs: Sequence[Any]) -> pa.Table | None:
+    """All keys that rounds have found so far, in order, with the value 1; None before the first round."""
+    import pyarrow as pa
+
+    tables = [out for stage, out in zip(plan.stages, outputs, strict=False) if stage.kind == "round"]
+    if not tables:
+        return None
+    rows = pa.concat_tables(tables)
+    keys = [(name, "ascending") for name in rows.column_names if name != "value"]
+    return rows.sort_by(keys)

@@ -1,0 +1,284 @@
+"""Which keys each unit has, on disk: read once, asked in every stage of a release in rounds.
+
+Distinct keys are numbered, rows are sorted by unit, and two files keep how many distinct keys each unit has and their
+numbers, four bytes for each. A stage reads them from beginning to end, so memory grows with distinct keys (nine bytes
+for each) and not with units or rows, and time is linear in both. The files are in a private directory that is removed
+with the rest.
+
+Why it is stable: which keys of a unit are kept depends on the unit's own keys, on what was released before, and on
+random words for it alone; see `dptally.contributions`. Units never influence each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dptally._core import choose_smallest_tags
+from dptally.contributions import differing
+from dptally.exact.integer_columns import integers
+from dptally.sources.temporary import PrivateDirectory
+from dptally.summaries.counting import Counting, check_text
+
+if TYPE_CHECKING:
+    from dptally.laws.spec import Question
+    from dptally.randomness import BitSource
+    from dptally.sources import Rows
+    from dptally.summaries.counting import Progress
+
+__all__ = ["KeySums", "UnitPairs", "UnitSizes"]
+
+_CHUNK = 1 << 20  # pairs at a time, or one unit
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class UnitSizes:
+    """How many units have how many keys. Private."""
+
+    counts: Integers
+
+
+class KeySums:
+    """Keys with the sum of what units add to them, once; private. Keys of sum 0 are left out unless all are asked for.
+
+    Attributes:
+        key: names of the key columns.
+        unit: the column that identifies the unit.
+        max_keys_per_unit: how many keys of a unit were kept at most.
+    """
+
+    scheme = None
+
+    def __init__(self, pairs: UnitPairs, sums: Integers, *, kept: int, among: NDArray[np.bool_] | None = None) -> None:
+        self.key, self.unit, self.max_keys_per_unit = pairs.key, pairs.unit, kept
+        self._pairs, self._sums, self._wanted = pairs, sums, (sums > 0) if among is None else among
+
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """Distinct keys and their sums."""
+        yield from self._pairs.keys_of(self._wanted, self._sums)
+
+
+class UnitPairs(Counting):
+    """The distinct keys of every unit, numbered and on disk. Private: nothing of the data shows in its `repr`."""
+
+    def __init__(self, rows: Rows, *, bits: BitSource, memory_limit: str | None, progress: Progress | None) -> None:
+        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
+        self.unit = rows.unit
+        self._directory = PrivateDirectory()
+        self._distinct = 0
+        try:
+            self._session = self._open(share=1.0)
+            self._all = _Pairs(self._directory.path / "all")
+            self._read()
+        except BaseException:  # also Ctrl-C: nobody else has this object yet, to close it
+            self.close()
+            raise
+        self._left, self._found, self._generation = self._all, np.zeros(self._distinct, dtype=bool), 0
+
+    def close(self) -> None:
+        """Remove everything. May be called again."""
+        super().close()
+        self._directory.close()
+
+    # ---- reading ----
+
+    def _read(self) -> None:
+        session, keys = self._session, self._columns
+        rows = self._rows.select(session)
+        if not self._rows.repeatable:
+            self._wait(f"CREATE TEMP TABLE raw AS {rows}", "reading rows")
+            rows = "SELECT * FROM raw"
+        # Secret words do not care for an order; a seed must find the same keys in the same places.
+        order = "" if self._bits.private else f"ORDER BY {keys}"
+        self._wait(
+            f"CREATE TEMP TABLE keys AS SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i "  # noqa: S608
+            f"FROM (SELECT DISTINCT {keys} FROM ({rows}))",
+            "numbering keys",
+        )
+        self._distinct = self._number("SELECT count(*) AS n FROM keys")
+        same = " AND ".join(f"r.k{i} IS NOT DISTINCT FROM keys.k{i}" for i in range(len(self.key)))
+        sql = f"SELECT u, i FROM ({rows}) AS r JOIN keys ON {same} ORDER BY hash(u), u, i"  # noqa: S608
+        with self._all.writing() as writer:
+            for batch in self._run(session, sql, "sorting units"):
+                writer.add(batch.column(0), integers(batch.column(1).cast(pa.int64())))
+        if self._rows.repeatable:
+            self._rows.check_unchanged()
+
+    def _wait(self, statement: str, stage: str) -> None:
+        for _ in self._run(self._session, "SELECT 1 AS done", stage, before=statement):
+            pass
+
+    def _number(self, sql: str) -> int:
+        return sum(int(batch.column(0)[0].as_py()) for batch in self._session.batches(sql))
+
+    # ---- stages ----
+
+    def summarise(self, question: Question, bits: BitSource) -> AbstractContextManager[Any]:
+        """What a question of a release in rounds asks for."""
+        parameters = question.parameters
+        self._drop(parameters["found"])
+        if question.summary == "unit_sizes":
+            pairs, only = (self._all, self._found) if parameters["of_found"] else (self._left, None)
+            return nullcontext(UnitSizes(_histogram(pairs, parameters["ends"], only)))
+        if question.summary == "unit_weights":
+            weights = question.law.weights
+            sums = self._sums(self._left, weights.of_keys, None, bits)
+            return nullcontext(KeySums(self, sums, kept=weights.high))
+        kept = question.max_keys_per_unit
+        counted = self._sums(self._all, np.array([0, *[1] * kept]), self._found, bits)
+        return nullcontext(KeySums(self, counted, kept=kept, among=self._found))
+
+    def _drop(self, found: pa.Table | None) -> None:
+        """Leave out the keys that were found; they are public."""
+        if found is None or found.num_rows == int(self._found.sum()):
+            return
+        columns = [f"k{i}" for i in range(len(self.key))]
+        self._session.register("found", found.select(list(self.key)).rename_columns(columns))
+        same = " AND ".join(f"found.{name} IS NOT DISTINCT FROM keys.{name}" for name in columns)
+        for batch in self._session.batches(f"SELECT i FROM keys SEMI JOIN found ON {same}"):  # noqa: S608
+            self._found[integers(batch.column(0).cast(pa.int64()))] = True
+        self._generation += 1
+        before, self._left = self._left, _Pairs(self._directory.path / f"left-{self._generation}")
+        with self._left.writing() as writer:
+            for sizes, keys in before.chunks():
+                kept = ~self._found[keys]
+                writer.write(_sizes_of(sizes, kept), keys[kept])
+        if before is not self._all:
+            before.remove()
+
+    def _sums(self, pairs: _Pairs, weights: Integers, only: NDArray[np.bool_] | None, bits: BitSource) -> Integers:
+        """The sum of weights of every key; a unit with more keys than weights keeps a uniform random choice."""
+        sums, limit = np.zeros(self._distinct, dtype=np.int64), len(weights) - 1
+        for sizes, keys in pairs.chunks():
+            if only is not None:
+                chosen = only[keys]
+                sizes, keys = _sizes_of(sizes, chosen), keys[chosen]
+            if int(sizes.max(initial=0)) > limit:
+                sizes, keys = _keep(sizes, keys, limit, bits)
+            added = np.repeat(weights[sizes], sizes)
+            sums += np.bincount(keys, weights=added, minlength=self._distinct).astype(np.int64)
+        return sums
+
+    def keys_of(self, wanted: NDArray[np.bool_], sums: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """The wanted keys with their sums."""
+        self._session.register("wanted", pa.table({"j": np.flatnonzero(wanted).astype(np.int32)}))
+        sql = f"SELECT {self._columns}, i FROM keys SEMI JOIN wanted ON i = j ORDER BY i"  # noqa: S608
+        width = len(self.key)
+        for batch in self._session.batches(sql, also_nothing=True):
+            keys = batch.select(range(width)).rename_columns(list(self.key))
+            check_text(keys)
+            yield keys, sums[integers(batch.column(width).cast(pa.int64()))]
+
+
+def _histogram(pairs: _Pairs, ends: Sequence[int], only: NDArray[np.bool_] | None) -> Integers:
+    """How many units have a number of keys in each bin; units without any are in none."""
+    counts = np.zeros(len(ends), dtype=np.int64)
+    for sizes, keys in pairs.chunks():
+        found = sizes if only is None else _sizes_of(sizes, only[keys])
+        bins = np.searchsorted(np.array(ends), np.minimum(found[found > 0], ends[-1]))
+        counts += np.bincount(bins, minlength=len(ends))
+    return counts
+
+
+def _sizes_of(sizes: Integers, kept: NDArray[np.bool_]) -> Integers:
+    """How many of each unit's keys are kept."""
+    reached = np.concatenate([[0], np.cumsum(kept)])
+    ends = np.cumsum(sizes)
+    found: Integers = reached[ends] - reached[ends - sizes]
+    return found
+
+
+def _keep(sizes: Integers, keys: Integers, limit: int, bits: BitSource) -> tuple[Integers, Integers]:
+    """At most `limit` keys of each unit, chosen uniformly: those of the smallest random words."""
+    large = sizes > limit
+    among = np.repeat(large, sizes)
+    keep = np.ones(len(keys), dtype=bool)
+    chosen = np.empty(int(among.sum()), dtype=np.uint8)
+    starts = np.concatenate([[0], np.cumsum(sizes[large])]).astype(np.int64)
+    choose_smallest_tags(starts, bits.words(len(chosen)), limit, chosen)
+    keep[among] = chosen.view(bool)
+    return np.minimum(sizes, limit), keys[keep]
+
+
+class _Pairs:
+    """Two files: the number of keys of each unit, and the keys of all units one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._sizes, self._keys = path.with_suffix(".sizes"), path.with_suffix(".keys")
+
+    def writing(self) -> _Writer:
+        return _Writer(self._sizes.open("wb"), self._keys.open("wb"))
+
+    def remove(self) -> None:
+        self._sizes.unlink()
+        self._keys.unlink()
+
+    def chunks(self) -> Iterator[tuple[Integers, Integers]]:
+        """Whole units, about a million pairs at a time."""
+        with self._sizes.open("rb") as sizes_file, self._keys.open("rb") as keys_file:
+            waiting = np.empty(0, dtype=np.int64)
+            while True:
+                more = np.fromfile(sizes_file, dtype=np.int32, count=_CHUNK).astype(np.int64)
+                waiting = np.concatenate([waiting, more])
+                if not len(waiting):
+                    return
+                while len(waiting):
+                    units = max(1, int(np.searchsorted(np.cumsum(waiting), _CHUNK, side="right")))
+                    sizes, waiting = waiting[:units], waiting[units:]
+                    yield sizes, np.fromfile(keys_file, dtype=np.int32, count=int(sizes.sum())).astype(np.int64)
+
+
+class _Writer:
+    """Writes pairs, of rows that are sorted by unit and key, or as they are."""
+
+    def __init__(self, sizes: IO[bytes], keys: IO[bytes]) -> None:
+        self._sizes, self._keys = sizes, keys
+        self._unit: pa.Array | None = None
+        self._key, self._open = -1, 0  # of the last row, and how many keys its unit has so far
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._open:
+            np.array([self._open], dtype=np.int32).tofile(self._sizes)
+        self._sizes.close()
+        self._keys.close()
+
+    def write(self, sizes: Integers, keys: Integers) -> None:
+        """Whole units; those without keys are left out."""
+        sizes[sizes > 0].astype(np.int32).tofile(self._sizes)
+        keys.astype(np.int32).tofile(self._keys)
+
+    def add(self, units: pa.Array, keys: Integers) -> None:
+        """Rows in the order of units and keys, equal ones next to each other."""
+        if not len(keys):
+            return
+        begins = np.ones(len(keys), dtype=bool)
+        begins[1:] = differing(units.slice(1), units.slice(0, len(units) - 1))
+        if self._unit is not None:
+            begins[:1] = differing(units.slice(0, 1), self._unit)
+        new = begins.copy()
+        new[1:] |= keys[1:] != keys[:-1]
+        new[0] |= keys[0] != self._key
+        starts = np.flatnonzero(begins)
+        reached = np.concatenate([[0], np.cumsum(new)])
+        ends = reached[np.append(starts, len(keys))]
+        head = int(ends[0])  # keys of the unit that began before
+        if len(starts):
+            done = np.diff(ends)
+            closed = [self._open + head] if self._open + head else []
+            np.array([*closed, *done[:-1]], dtype=np.int32).tofile(self._sizes)
+            self._open = int(done[-1])
+        else:
+            self._open += int(reached[-1])
+        keys[new].astype(np.int32).tofile(self._keys)
+        self._unit, self._key = units.slice(len(units) - 1), int(keys[-1])
