@@ -1,5 +1,5 @@
 // The compiled part of dptally: bulk draws from a certified table, and the choice of rows when contributions
-// are bounded. It holds no policy and no randomness of its own: random words come in as buffers.
+// are bounded, and their sums. It holds no policy and no randomness of its own: random words come in as buffers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -203,6 +203,27 @@ void choose_smallest_tags(Input<int64_t> starts, Input<uint64_t> tags, int64_t l
     }
 }
 
+// Units come one after the other with their keys, which are places in `sums`; each key of a unit of n adds weights[n].
+void add_weights(Input<int64_t> sizes, Input<int32_t> keys, Input<int64_t> weights, Output<int64_t> sums) {
+    const size_t units = sizes.shape(0), rows = keys.shape(0);
+    const int64_t places = static_cast<int64_t>(sums.shape(0)), known = static_cast<int64_t>(weights.shape(0));
+    const int64_t *size = sizes.data(), *weight = weights.data();
+    const int32_t* key = keys.data();
+    int64_t* sum = sums.data();
+    nb::gil_scoped_release release;
+    size_t left = rows;
+    for (size_t unit = 0; unit < units; ++unit) {
+        if (size[unit] < 0 || size[unit] >= known) throw std::invalid_argument("a unit of that size has no weight");
+        if (static_cast<size_t>(size[unit]) > left) throw std::invalid_argument("units must have all keys");
+        left -= static_cast<size_t>(size[unit]);
+    }
+    if (left) throw std::invalid_argument("units must have all keys");
+    if (!std::all_of(key, key + rows, [=](int32_t place) { return place >= 0 && place < places; }))
+        throw std::invalid_argument("a key has no place");
+    for (size_t unit = 0; unit < units; ++unit)
+        for (const int32_t* end = key + size[unit]; key < end; ++key) sum[*key] += weight[size[unit]];
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -219,6 +240,7 @@ NB_MODULE(_core, module) {
         .def("thresholds", &TailSweep::thresholds);
     module.def("choose_smallest_tags", &choose_smallest_tags, nb::arg("starts"), nb::arg("tags"), nb::arg("limit"),
                nb::arg("keep"));
+    module.def("add_weights", &add_weights, nb::arg("sizes"), nb::arg("keys"), nb::arg("weights"), nb::arg("sums"));
     bind_keyed_hash(module);
     bind_misra_gries(module);
     bind_outward_steps(module);

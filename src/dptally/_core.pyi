@@ -17,6 +17,9 @@ def choose_smallest_tags(
     limit: int,
     keep: NDArray[np.uint8],
 ) -> None: ...
+def add_weights(
+    sizes: NDArray[np.int64], keys: NDArray[np.int32], weights: NDArray[np.int64], sums: NDArray[np.int64]
+) -> None: ...
 def outward_steps(
     values: NDArray[np.float64],
     shares: NDArray[np.float64],

@@ -119,3 +119,36 @@ def test_chosen_rows_have_the_smallest_tags(runs: list[list[int]], limit: int) -
         kept, dropped = tags[first:last][keep[first:last] == 1], tags[first:last][keep[first:last] == 0]
         assert len(kept) == min(limit, last - first) and len(kept) + len(dropped) == last - first
         assert not len(dropped) or kept.max() <= dropped.min()
+
+
+@given(st.lists(st.lists(st.integers(0, 8), max_size=4), max_size=12), st.lists(st.integers(0, 2**40), min_size=5))
+def test_sums_of_weights_are_those_of_a_loop(units: list[list[int]], weights: list[int]) -> None:
+    """Each key of a unit adds the weight of the unit's size, on top of what is there."""
+    expected = np.arange(9, dtype=np.int64)
+    sums = expected.copy()
+    for unit in units:
+        for key in unit:
+            expected[key] += weights[len(unit)]
+    sizes = np.array([len(unit) for unit in units], dtype=np.int64)
+    keys = np.array([key for unit in units for key in unit], dtype=np.int32)
+    _core.add_weights(sizes, keys, np.array(weights, dtype=np.int64), sums)
+    assert sums.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "keys", "message"),
+    [
+        ([3], [0, 0, 0], "no weight"),
+        ([-1, 2], [0], "no weight"),
+        ([2, 1], [0, 0], "all keys"),
+        ([1], [0, 0], "all keys"),
+        ([1], [4], "no place"),
+        ([1], [-1], "no place"),
+    ],
+)
+def test_units_that_do_not_fit_their_keys_are_refused(sizes: list[int], keys: list[int], message: str) -> None:
+    """Sizes without a weight, other sizes than keys, and keys without a place raise, and nothing is added."""
+    sums, weights = np.zeros(4, dtype=np.int64), np.ones(3, dtype=np.int64)
+    with pytest.raises(ValueError, match=message):
+        _core.add_weights(np.array(sizes, dtype=np.int64), np.array(keys, dtype=np.int32), weights, sums)
+    assert not sums.any()

@@ -1,9 +1,9 @@
 """Which keys each unit has, on disk: read once, asked in every stage of a release in rounds.
 
-Distinct keys are numbered, rows are sorted by unit, and two files keep how many distinct keys each unit has and their
-numbers, four bytes for each. A stage reads them from beginning to end, so memory grows with distinct keys (nine bytes
-for each) and not with units or rows, and time is linear in both. The files are in a private directory that is removed
-with the rest.
+Distinct keys are numbered and written to a file, rows are sorted by unit, and two more files keep how many distinct
+keys each unit has and their numbers, four bytes for each. The engine is closed then. A stage reads files from beginning
+to end, so memory grows with distinct keys (nine bytes for each) and not with units or rows, and time is linear in both.
+The files are in a private directory that is removed with the rest.
 
 Why it is stable: which keys of a unit are kept depends on the unit's own keys, on what was released before, and on
 random words for it alone; see `dptally.contributions`. Units never influence each other.
@@ -11,6 +11,7 @@ random words for it alone; see `dptally.contributions`. Units never influence ea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dptally._core import choose_smallest_tags
+from dptally._core import add_weights, choose_smallest_tags
 from dptally.contributions import differing
 from dptally.exact.integer_columns import integers
 from dptally.sources.temporary import PrivateDirectory
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KeySums", "UnitPairs", "UnitSizes"]
 
-_CHUNK = 1 << 20  # pairs at a time, or one unit
+_CHUNK = 1 << 18  # pairs at a time, or one unit
 Integers = NDArray[np.int64]
+Places = NDArray[np.int32]
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +76,8 @@ class UnitPairs(Counting):
         self.unit = rows.unit
         self._directory = PrivateDirectory()
         self._distinct = 0
+        self._all, self._keys = _Pairs(self._directory.path / "all"), self._directory.path / "keys"
         try:
-            self._session = self._open(share=1.0)
-            self._all = _Pairs(self._directory.path / "all")
             self._read()
         except BaseException:  # also Ctrl-C: nobody else has this object yet, to close it
             self.close()
@@ -91,19 +92,24 @@ class UnitPairs(Counting):
     # ---- reading ----
 
     def _read(self) -> None:
-        session, keys = self._session, self._columns
+        session, keys = self._open(share=1.0), self._columns
         rows = self._rows.select(session)
         if not self._rows.repeatable:
-            self._wait(f"CREATE TEMP TABLE raw AS {rows}", "reading rows")
+            for _ in self._run(session, "SELECT 1 AS done", "reading rows", f"CREATE TEMP TABLE raw AS {rows}"):
+                pass
             rows = "SELECT * FROM raw"
         # Secret words do not care for an order; a seed must find the same keys in the same places.
         order = "" if self._bits.private else f"ORDER BY {keys}"
-        self._wait(
-            f"CREATE TEMP TABLE keys AS SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i "  # noqa: S608
-            f"FROM (SELECT DISTINCT {keys} FROM ({rows}))",
-            "numbering keys",
+        numbered = (
+            f"SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i "  # noqa: S608
+            f"FROM (SELECT DISTINCT {keys} FROM ({rows}))"
         )
-        self._distinct = self._number("SELECT count(*) AS n FROM keys")
+        found = self._run(session, "SELECT * FROM keys", "numbering keys", f"CREATE TEMP TABLE keys AS {numbered}")
+        first = next(found)
+        with pa.OSFile(str(self._keys), "wb") as file, pa.ipc.new_stream(file, first.schema) as writer:
+            for batch in itertools.chain([first], found):
+                writer.write_batch(batch)
+                self._distinct += batch.num_rows
         same = " AND ".join(f"r.k{i} IS NOT DISTINCT FROM keys.k{i}" for i in range(len(self.key)))
         sql = f"SELECT u, i FROM ({rows}) AS r JOIN keys ON {same} ORDER BY hash(u), u, i"  # noqa: S608
         with self._all.writing() as writer:
@@ -111,13 +117,7 @@ class UnitPairs(Counting):
                 writer.add(batch.column(0), integers(batch.column(1).cast(pa.int64())))
         if self._rows.repeatable:
             self._rows.check_unchanged()
-
-    def _wait(self, statement: str, stage: str) -> None:
-        for _ in self._run(self._session, "SELECT 1 AS done", stage, before=statement):
-            pass
-
-    def _number(self, sql: str) -> int:
-        return sum(int(batch.column(0)[0].as_py()) for batch in self._session.batches(sql))
+        self._stop()
 
     # ---- stages ----
 
@@ -141,10 +141,14 @@ class UnitPairs(Counting):
         if found is None or found.num_rows == int(self._found.sum()):
             return
         columns = [f"k{i}" for i in range(len(self.key))]
-        self._session.register("found", found.select(list(self.key)).rename_columns(columns))
         same = " AND ".join(f"found.{name} IS NOT DISTINCT FROM keys.{name}" for name in columns)
-        for batch in self._session.batches(f"SELECT i FROM keys SEMI JOIN found ON {same}"):  # noqa: S608
-            self._found[integers(batch.column(0).cast(pa.int64()))] = True
+        with pa.OSFile(str(self._keys)) as file, pa.ipc.open_stream(file) as keys:
+            session = self._open(share=1.0)
+            session.register("found", found.select(list(self.key)).rename_columns(columns))
+            session.register("keys", keys)
+            for batch in session.batches(f"SELECT i FROM keys SEMI JOIN found ON {same}"):  # noqa: S608
+                self._found[integers(batch.column(0).cast(pa.int64()))] = True
+            self._stop()
         self._generation += 1
         before, self._left = self._left, _Pairs(self._directory.path / f"left-{self._generation}")
         with self._left.writing() as writer:
@@ -163,19 +167,18 @@ class UnitPairs(Counting):
                 sizes, keys = _sizes_of(sizes, chosen), keys[chosen]
             if int(sizes.max(initial=0)) > limit:
                 sizes, keys = _keep(sizes, keys, limit, bits)
-            added = np.repeat(weights[sizes], sizes)
-            sums += np.bincount(keys, weights=added, minlength=self._distinct).astype(np.int64)
+            add_weights(sizes, keys, weights, sums)
         return sums
 
     def keys_of(self, wanted: NDArray[np.bool_], sums: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
         """The wanted keys with their sums."""
-        self._session.register("wanted", pa.table({"j": np.flatnonzero(wanted).astype(np.int32)}))
-        sql = f"SELECT {self._columns}, i FROM keys SEMI JOIN wanted ON i = j ORDER BY i"  # noqa: S608
         width = len(self.key)
-        for batch in self._session.batches(sql, also_nothing=True):
-            keys = batch.select(range(width)).rename_columns(list(self.key))
-            check_text(keys)
-            yield keys, sums[integers(batch.column(width).cast(pa.int64()))]
+        with pa.OSFile(str(self._keys)) as file, pa.ipc.open_stream(file) as batches:
+            for batch in batches:
+                places = integers(batch.column(width).cast(pa.int64()))
+                keys = batch.select(range(width)).rename_columns(list(self.key)).filter(pa.array(wanted[places]))
+                check_text(keys)
+                yield keys, sums[places[wanted[places]]]
 
 
 def _histogram(pairs: _Pairs, ends: Sequence[int], only: NDArray[np.bool_] | None) -> Integers:
@@ -196,7 +199,7 @@ def _sizes_of(sizes: Integers, kept: NDArray[np.bool_]) -> Integers:
     return found
 
 
-def _keep(sizes: Integers, keys: Integers, limit: int, bits: BitSource) -> tuple[Integers, Integers]:
+def _keep(sizes: Integers, keys: Places, limit: int, bits: BitSource) -> tuple[Integers, Places]:
     """At most `limit` keys of each unit, chosen uniformly: those of the smallest random words."""
     large = sizes > limit
     among = np.repeat(large, sizes)
@@ -221,8 +224,8 @@ class _Pairs:
         self._sizes.unlink()
         self._keys.unlink()
 
-    def chunks(self) -> Iterator[tuple[Integers, Integers]]:
-        """Whole units, about a million pairs at a time."""
+    def chunks(self) -> Iterator[tuple[Integers, Places]]:
+        """Whole units, a quarter of a million pairs at a time."""
         with self._sizes.open("rb") as sizes_file, self._keys.open("rb") as keys_file:
             waiting = np.empty(0, dtype=np.int64)
             while True:
@@ -233,7 +236,7 @@ class _Pairs:
                 while len(waiting):
                     units = max(1, int(np.searchsorted(np.cumsum(waiting), _CHUNK, side="right")))
                     sizes, waiting = waiting[:units], waiting[units:]
-                    yield sizes, np.fromfile(keys_file, dtype=np.int32, count=int(sizes.sum())).astype(np.int64)
+                    yield sizes, np.fromfile(keys_file, dtype=np.int32, count=int(sizes.sum()))
 
 
 class _Writer:
@@ -253,10 +256,10 @@ class _Writer:
         self._sizes.close()
         self._keys.close()
 
-    def write(self, sizes: Integers, keys: Integers) -> None:
+    def write(self, sizes: Integers, keys: Places) -> None:
         """Whole units; those without keys are left out."""
         sizes[sizes > 0].astype(np.int32).tofile(self._sizes)
-        keys.astype(np.int32).tofile(self._keys)
+        keys.tofile(self._keys)
 
     def add(self, units: pa.Array, keys: Integers) -> None:
         """Rows in the order of units and keys, equal ones next to each other."""
