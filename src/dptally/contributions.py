@@ -114,26 +114,26 @@ def _starts(
     batch: pa.RecordBatch, last: pa.RecordBatch | None, *, hashed: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return where a unit starts and where a (unit, key) starts; `last` is the row before the batch."""
-    changes = [
-        _changes(batch.column(position), None if last is None else last.column(position))
+    changed = [
+        changes(batch.column(position), None if last is None else last.column(position))
         for position in range(batch.num_columns)
     ]
-    values = changes[:-2] if hashed else changes
-    unit_starts, row_starts = changes[0], np.logical_or.reduce(values)
+    values = changed[:-2] if hashed else changed
+    unit_starts, row_starts = changed[0], np.logical_or.reduce(values)
     if hashed:
-        unit_hash, key_hash = changes[-2:]
+        unit_hash, key_hash = changed[-2:]
         if not (np.array_equal(unit_starts, unit_hash) and np.array_equal(row_starts, unit_hash | key_hash)):
             raise HashCollision("two values have the same hash.")
     return unit_starts, row_starts
 
 
-def _changes(column: pa.Array, before: pa.Array | None) -> NDArray[np.bool_]:
+def changes(column: pa.Array, before: pa.Array | None) -> NDArray[np.bool_]:
     """Return for each value whether it differs from the one before it; the very first does."""
-    changes = np.ones(len(column), dtype=bool)
-    changes[1:] = differing(column.slice(1), column.slice(0, len(column) - 1))
+    changed = np.ones(len(column), dtype=bool)
+    changed[1:] = differing(column.slice(1), column.slice(0, len(column) - 1))
     if before is not None and len(column):
-        changes[:1] = differing(column.slice(0, 1), before)
-    return changes
+        changed[:1] = differing(column.slice(0, 1), before)
+    return changed
 
 
 def differing(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:

@@ -158,6 +158,23 @@ def test_units_that_go_on_in_the_next_batch(batch: int, tmp_path: Path) -> None:
     assert stored.tolist() == [0, 1, 3, 3, 0, 1, 2, 5, 5, 5]
 
 
+def test_units_of_one_hash_are_noticed_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If two units have one hash, rows are sorted again by unit, and every unit has its own keys."""
+    right, calls = unit_pairs._Writer.add, []
+
+    def colliding(self: Any, units: pa.Array, keys: Any, hashes: pa.Array | None) -> None:
+        calls.append(hashes is not None)
+        right(self, units, keys, hashes if hashes is None else pa.array([5] * len(units), pa.uint64()))
+
+    monkeypatch.setattr(unit_pairs._Writer, "add", colliding)
+    table = pa.table({"u": ["a", "b", "a", "b", "a"], "k": ["x", "x", "y", "x", "x"]})
+    with opened(table) as pairs:
+        assert calls == [True, False]
+        assert sums_of(pairs, asked("unit_weights", weights=Weights(2, 2, 1))) == {"x": 2, "y": 1}
+        sizes = answer(pairs, asked("unit_sizes", ends=ENDS, of_found=False))
+        assert sizes.counts.tolist() == sizes_of({"a": {"x", "y"}, "b": {"x"}})
+
+
 def test_a_unit_keeps_no_more_than_it_may(chunk: int) -> None:
     """Units with more keys than hi keep hi of them, with the smallest weight; others are not touched."""
     rows = [("many", f"k{key:02}") for key in range(40)] + [("few", f"k{key:02}") for key in range(3)]
