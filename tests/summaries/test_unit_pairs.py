@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dptally
+from dptally.errors import InvalidSource
 from dptally.laws.spec import Question
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.randomness import SeededBits
@@ -319,3 +320,24 @@ def test_nothing_private_in_a_repr() -> None:
         sums = answer(pairs, asked("unit_weights", weights=Weights(1, 1, 1)))
         for shown in map(repr, (pairs, sizes, sums)):
             assert "secret" not in shown and "[" not in shown
+
+
+def test_a_dataset_is_read_for_every_statement() -> None:
+    """A source that comes as a stream and can be opened again is read twice, once for keys and once for units."""
+    import pyarrow.dataset as ds
+
+    table = pa.table({"u": ["a", "b", "a"], "k": ["x", "x", "y"]})
+    rows = open_rows(ds.dataset(table), key="k", unit="u")
+    with UnitPairs(rows, bits=SeededBits(1), memory_limit=None, progress=None) as pairs:
+        assert sums_of(pairs, asked("unit_weights", weights=Weights(2, 2, 1))) == {"x": 2, "y": 1}
+
+
+def test_a_full_disk_says_nothing_of_the_data(tmp_path: Path) -> None:
+    """What cannot be written is told in a sentence without a number: how many pairs there are is private."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("needs a device that is always full")
+    writer = unit_pairs._Writer(full.open("wb", buffering=0), (tmp_path / "keys").open("wb"))
+    with pytest.raises(InvalidSource, match=r"^a temporary file cannot be written \(OSError\); set TMPDIR") as caught:
+        writer.write(np.full(40_000, 1), np.zeros(40_000, dtype=np.int32))
+    assert caught.value.__cause__ is None and caught.value.__context__ is None

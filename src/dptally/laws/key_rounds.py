@@ -272,7 +272,8 @@ class KeyRounds(Law):
     @cached_property
     def _certificate(self) -> Certificate:
         stages = [law.stage for law in self.stages]
-        if len(self.sizes) > sum(law.kind == "sizes" for law in self.stages):
+        paid = sum(law.kind == "sizes" for law in self.stages)
+        if len(self.sizes) not in (0, paid) or len(set(map(len, self.sizes))) > 1:
             raise PrivacyViolation("sizes of units are stated that no stage of the release has paid for.")
         return certify_key_rounds(stages, self.declared, scale=self.scale, epsilon=self.epsilon, delta=self.delta)
 

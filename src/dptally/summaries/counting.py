@@ -71,7 +71,9 @@ class Counting:
         self._sessions.append(session)
         return session
 
-    def _run(self, session: Session, sql: str, stage: str, before: str | None = None) -> Iterator[pa.RecordBatch]:
+    def _run(
+        self, session: Session, sql: str, stage: str, before: str | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Batches of what a query finds; at least one, so that a release of no rows has its columns too.
 
         A statement `before` it is run first; `stage` is what progress is called.

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dptally._core import add_weights, choose_smallest_tags
 from dptally.contributions import HashCollision, changes
+from dptally.errors import InvalidSource, attempt
 from dptally.exact.integer_columns import integers
 from dptally.sources.temporary import PrivateDirectory
 from dptally.summaries.counting import Counting, check_text
@@ -94,16 +95,15 @@ class UnitPairs(Counting):
 
     def _read(self) -> None:
         session, keys = self._open(share=1.0), self._columns
-        rows = self._rows.select(session)
         if not self._rows.repeatable:
-            for _ in self._run(session, "SELECT 1 AS done", "reading rows", f"CREATE TEMP TABLE raw AS {rows}"):
+            raw = f"CREATE TEMP TABLE raw AS {self._rows.select(session)}"
+            for _ in self._run(session, "SELECT 1 AS done", "reading rows", raw):
                 pass
-            rows = "SELECT * FROM raw"
         # Secret words do not care for an order; a seed must find the same keys in the same places.
         order = "" if self._bits.private else f"ORDER BY {keys}"
         numbered = (
             f"SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i "  # noqa: S608
-            f"FROM (SELECT DISTINCT {keys} FROM ({rows}))"
+            f"FROM (SELECT DISTINCT {keys} FROM ({self._select(session)}))"
         )
         found = self._run(session, "SELECT * FROM keys", "numbering keys", f"CREATE TEMP TABLE keys AS {numbered}")
         first = next(found)
@@ -111,19 +111,24 @@ class UnitPairs(Counting):
             for batch in itertools.chain([first], found):
                 writer.write_batch(batch)
                 self._distinct += batch.num_rows
-        [(_, kind)] = session.types(f"SELECT u FROM ({rows})")  # noqa: S608
+        [(_, kind)] = session.types(f"SELECT u FROM ({self._select(session)})")  # noqa: S608
         try:
-            self._sort(session, rows, hashed="INT" not in kind)
+            self._sort(session, hashed="INT" not in kind)
         except HashCollision:
-            self._sort(session, rows, hashed=False)
+            self._sort(session, hashed=False)
         if self._rows.repeatable:
             self._rows.check_unchanged()
         self._stop()
 
-    def _sort(self, session: Session, rows: str, *, hashed: bool) -> None:
+    def _select(self, session: Session) -> str:
+        """SQL for the rows, attached again for each statement: what comes as a stream can be read by one."""
+        return self._rows.select(session) if self._rows.repeatable else "SELECT * FROM raw"
+
+    def _sort(self, session: Session, *, hashed: bool) -> None:
         """Sort by unit and key: numbers as they are, and other units by a hash, which takes half of the time."""
         same = " AND ".join(f"r.k{i} IS NOT DISTINCT FROM keys.k{i}" for i in range(len(self.key)))
-        numbered = f"SELECT u, i{', hash(u) AS h' * hashed} FROM ({rows}) AS r JOIN keys ON {same}"  # noqa: S608
+        rows, wanted = self._select(session), f"u, i{', hash(u) AS h' * hashed}"
+        numbered = f"SELECT {wanted} FROM ({rows}) AS r JOIN keys ON {same}"  # noqa: S608
         ordered = f"{numbered} ORDER BY {'h' if hashed else 'u'}, i"
         with self._all.writing() as writer, closing(self._run(session, ordered, "sorting units")) as batches:
             for batch in batches:
@@ -264,14 +269,14 @@ class _Writer:
 
     def __exit__(self, *error: object) -> None:
         if self._open:
-            np.array([self._open], dtype=np.int32).tofile(self._sizes)
-        self._sizes.close()
-        self._keys.close()
+            _write(np.array([self._open]), self._sizes)
+        for file in (self._sizes, self._keys):
+            attempt(file.close, _no_room, OSError)
 
     def write(self, sizes: Integers, keys: Places) -> None:
         """Whole units; those without keys are left out."""
-        sizes[sizes > 0].astype(np.int32).tofile(self._sizes)
-        keys.tofile(self._keys)
+        _write(sizes[sizes > 0], self._sizes)
+        _write(keys, self._keys)
 
     def add(self, units: pa.Array, keys: Integers, hashes: pa.Array | None = None) -> None:
         """Rows in the order of units, or of hashes of them, and keys; equal ones next to each other.
@@ -295,9 +300,18 @@ class _Writer:
         if len(starts):
             done = np.diff(ends)
             closed = [self._open + head] if self._open + head else []
-            np.concatenate([closed, done[:-1]]).astype(np.int32).tofile(self._sizes)
+            _write(np.concatenate([closed, done[:-1]]), self._sizes)
             self._open = int(done[-1])
         else:
             self._open += int(reached[-1])
-        keys[new].astype(np.int32).tofile(self._keys)
+        _write(keys[new], self._keys)
         self._unit, self._key = units.slice(len(units) - 1), int(keys[-1])
+
+
+def _write(numbers: NDArray[Any], file: IO[bytes]) -> None:
+    """Write numbers of four bytes; an error says nothing of how many there are."""
+    attempt(lambda: file.write(numbers.astype(np.int32).tobytes()), _no_room, OSError)
+
+
+def _no_room(error: Exception) -> InvalidSource:
+    return InvalidSource(f"a temporary file cannot be written ({type(error).__name__}); set TMPDIR to a larger disk.")
