@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 EPSILON, DELTA, KEYS_PER_UNIT = "1", "1e-6", 3
 PIECE = 1_000_000
@@ -51,7 +52,14 @@ def make_data(file: Path, rows: int, distinct: int) -> None:
     partial.rename(file)
 
 
-def run_job(file: Path, unit: str | None, limit: str) -> None:
+REQUESTS: dict[str, dict[str, Any]] = {
+    "publish": {},
+    "publish by unit": {"unit": "unit", "max_keys_per_unit": KEYS_PER_UNIT, "mechanism": "weighted_sample"},
+    "publish by unit, measured": {"unit": "unit"},
+}
+
+
+def run_job(file: Path, job: str, limit: str) -> None:
     """In a process of its own: publish, and print what it took."""
     import dptally
 
@@ -59,12 +67,11 @@ def run_job(file: Path, unit: str | None, limit: str) -> None:
     release = dptally.publish(
         str(file),
         key="key",
-        unit=unit,
-        max_keys_per_unit=KEYS_PER_UNIT if unit else 1,
         epsilon=EPSILON,
         delta=DELTA,
         memory_limit=limit,
         progress=False,
+        **REQUESTS[job],
     )
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -107,12 +114,12 @@ def main() -> None:
     parser.add_argument("--distinct", type=int, default=1_000_000)
     parser.add_argument("--memory-limit", default="200MB")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/dptally-benchmark"))  # noqa: S108
-    parser.add_argument("--jobs", nargs="+", default=["publish", "publish by unit"])
+    parser.add_argument("--jobs", nargs="+", choices=REQUESTS, default=list(REQUESTS))
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.job:
-        run_job(arguments.file, "unit" if arguments.job.endswith("unit") else None, arguments.memory_limit)
+        run_job(arguments.file, arguments.job, arguments.memory_limit)
         return
     limit = in_bytes(arguments.memory_limit)
     arguments.directory.mkdir(parents=True, exist_ok=True)

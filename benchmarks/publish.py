@@ -1,12 +1,16 @@
 """What publishing costs over counting: `publish` beside the same engine's plain queries, in one run.
 
     python benchmarks/publish.py --rows 10000000 100000000 --directory /tmp/dptally-benchmark
+    python benchmarks/publish.py --rows 10000000 --memory 1GB --jobs "by unit, 8 keys" "by unit, measured"
 
-Data: string keys, Zipf(1) over 1.2 million possible ones, and units of about 20 rows each, in one Parquet file, made
-once. Every job runs in a process of its own that has imported everything before the clock starts; jobs take turns, and
-the median of the runs is shown. Peak memory is that of the whole process. Compare ratios, not seconds. DuckDB may take
-4 GB of memory and 20 GB of disk; where plain distinct-and-choose fails with that, it gets 18 GB of memory and is
-compared with `publish` in 4 GB.
+Data: string keys, Zipf(1) over 1.2 million possible ones, and units of about 20 rows each (numbers, or texts with
+--text-units), in one Parquet file, made once. Every job runs in a process of its own that has imported everything
+before the clock starts; jobs take turns, and the median of the runs is shown. Peak memory is that of the whole process.
+Compare ratios, not seconds. DuckDB may take 4 GB of memory (or --memory) and 20 GB of disk; where plain
+distinct-and-choose fails with that, it gets 18 GB of memory and is compared with `publish` in 4 GB.
+
+The last two jobs are the default for units, which measures how many keys they have (rounds), and its ratio to the
+optimal histogram for a stated number of keys.
 """
 
 from __future__ import annotations
@@ -21,9 +25,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 EPSILON, DELTA, KEYS_PER_UNIT = "1", "1e-6", 3
-MEMORY, MUCH_MEMORY = "4GB", "18GB"
+MUCH_MEMORY = "18GB"
+STATED, MEASURED = "by unit, 8 keys", "by unit, measured"
 
 PLAIN_COUNT = "SELECT key, count(*) AS n FROM read_parquet('{file}') WHERE key IS NOT NULL GROUP BY key"
 PLAIN_CHOICE = """
@@ -34,10 +40,11 @@ PLAIN_CHOICE = """
 """
 
 
-def make_data(file: Path, rows: int) -> None:
+def make_data(file: Path, rows: int, *, text_units: bool = False) -> None:
     """Write the Parquet file, a million rows at a time."""
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     if file.exists():
@@ -45,17 +52,19 @@ def make_data(file: Path, rows: int) -> None:
     rng = np.random.default_rng(7)
     cumulative = np.cumsum(1 / np.arange(1, 1_200_001))
     names = pa.array([f"key number {rank:07d}" for rank in rng.permutation(1_200_000)])
-    schema = pa.schema([("unit", pa.int64()), ("key", pa.string())])
+    schema = pa.schema([("unit", pa.string() if text_units else pa.int64()), ("key", pa.string())])
     partial = file.with_suffix(".partial")
     with pq.ParquetWriter(partial, schema) as writer:
         for _ in range(rows // 1_000_000):
             ranks = np.searchsorted(cumulative, rng.random(1_000_000) * cumulative[-1])
-            units = rng.integers(0, rows // 20, 1_000_000)
-            writer.write_table(pa.table([pa.array(units), names.take(pa.array(ranks))], schema=schema))
+            units = pa.array(rng.integers(0, rows // 20, 1_000_000))
+            if text_units:
+                units = pc.binary_join_element_wise("user-", pc.utf8_lpad(units.cast(pa.string()), 16, "0"), "")
+            writer.write_table(pa.table([units, names.take(pa.array(ranks))], schema=schema))
     partial.rename(file)
 
 
-def plain(query: str, file: Path, memory: str = MEMORY) -> int:
+def plain(query: str, file: Path, memory: str) -> int:
     """Run a query on DuckDB with a temporary directory and a memory limit, and fetch it as Arrow."""
     import tempfile
 
@@ -72,35 +81,26 @@ def plain(query: str, file: Path, memory: str = MEMORY) -> int:
         return int(connection.execute(query.format(file=file, limit=KEYS_PER_UNIT)).to_arrow_table().num_rows)
 
 
-def publish(file: Path, unit: str | None) -> int:
+def publish(file: Path, memory: str, **request: Any) -> int:
     """The same work, published."""
     import dptally
 
-    bound = KEYS_PER_UNIT if unit else 1
-    return len(
-        dptally.publish(
-            str(file),
-            key="key",
-            unit=unit,
-            max_keys_per_unit=bound,
-            epsilon=EPSILON,
-            delta=DELTA,
-            memory_limit=MEMORY,
-            progress=False,
-        )
-    )
+    request = {"key": "key", "epsilon": EPSILON, "delta": DELTA, **request}
+    return len(dptally.publish(str(file), memory_limit=memory, progress=False, **request))
 
 
-JOBS: dict[str, Callable[[Path], int]] = {
-    "plain group-by": lambda file: plain(PLAIN_COUNT, file),
-    "publish": lambda file: publish(file, None),
-    "plain distinct-and-choose": lambda file: plain(PLAIN_CHOICE, file),
-    "plain distinct-and-choose, 18 GB": lambda file: plain(PLAIN_CHOICE, file, MUCH_MEMORY),
-    "publish by unit": lambda file: publish(file, "unit"),
+JOBS: dict[str, Callable[[Path, str], int]] = {
+    "plain group-by": lambda file, memory: plain(PLAIN_COUNT, file, memory),
+    "publish": publish,
+    "plain distinct-and-choose": lambda file, memory: plain(PLAIN_CHOICE, file, memory),
+    "plain distinct-and-choose, 18 GB": lambda file, _: plain(PLAIN_CHOICE, file, MUCH_MEMORY),
+    "publish by unit": lambda file, memory: publish(file, memory, unit="unit", max_keys_per_unit=KEYS_PER_UNIT),
+    STATED: lambda file, memory: publish(file, memory, unit="unit", max_keys_per_unit=8, mechanism="weighted_sample"),
+    MEASURED: lambda file, memory: publish(file, memory, unit="unit"),
 }
 
 
-def run_job(name: str, file: Path) -> None:
+def run_job(name: str, file: Path, memory: str) -> None:
     """In a process of its own: import, warm up on nothing, measure, print JSON."""
     import duckdb
     import polars
@@ -111,7 +111,7 @@ def run_job(name: str, file: Path) -> None:
     dptally.publish({"warm": 100}, epsilon=EPSILON, delta=DELTA)
     del duckdb, polars, pyarrow
     wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    rows = JOBS[name](file)
+    rows = JOBS[name](file, memory)
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     # Not ru_maxrss: a child starts with its parent's, and the parent may have made the data.
@@ -147,11 +147,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000_000], help="numbers of rows, in whole millions")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/dptally-benchmark"))  # noqa: S108
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--memory", default="4GB", help="what DuckDB may take")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
+    parser.add_argument("--text-units", action="store_true", help="units are texts")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.job:
-        run_job(arguments.job, arguments.file)
+        run_job(arguments.job, arguments.file, arguments.memory)
         return
     arguments.directory.mkdir(parents=True, exist_ok=True)
     draw, draw_small = measure_draws()
@@ -160,14 +163,14 @@ def main() -> None:
     print("| rows | job | wall s | CPU s | peak MB | result rows | wall ratio | CPU ratio | memory ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for rows in arguments.rows:
-        file = arguments.directory / f"events-{rows}.parquet"
-        make_data(file, rows)
-        results: dict[str, list[dict[str, float]]] = {name: [] for name in JOBS}
+        file = arguments.directory / f"events{'-text' * arguments.text_units}-{rows}.parquet"
+        make_data(file, rows, text_units=arguments.text_units)
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.jobs}
         for _ in range(arguments.runs):
-            for name in JOBS:
+            for name in arguments.jobs:
                 if name.endswith("18 GB") and results["plain distinct-and-choose"]:
                     continue  # only where the limit of the others does not suffice
-                command = [sys.executable, __file__, "--job", name, "--file", str(file)]
+                command = [sys.executable, __file__, "--job", name, "--file", str(file), "--memory", arguments.memory]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode == 0:
                     results[name].append(json.loads(done.stdout))
@@ -181,7 +184,7 @@ def main() -> None:
                 print(f"| {rows:,} | {name} | failed, see standard error | | | | | | |")
                 continue
             middle = {what: statistics.median(run[what] for run in found) for what in ("wall", "cpu", "peak", "rows")}
-            if name.startswith("plain"):
+            if name.startswith("plain") or name == STATED:
                 base = middle
             ratios = (
                 " | ".join(f"{middle[what] / base[what]:.2f}" for what in ("wall", "cpu", "peak")) if base else " | | "
@@ -191,8 +194,8 @@ def main() -> None:
                 f"| {middle['rows']:,.0f} | {ratios} |",
                 flush=True,
             )
-        plain_keys = results["plain group-by"][0]["rows"] if results["plain group-by"] else 0
-        if results["publish"]:
+        if results.get("publish") and results.get("plain group-by"):
+            plain_keys = results["plain group-by"][0]["rows"]
             share = plain_keys * draw / results["publish"][0]["cpu"]
             print(f"\nShare of drawing in publish: {share:.2%} of CPU for {plain_keys:,.0f} keys.\n")
 

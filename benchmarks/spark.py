@@ -13,7 +13,9 @@ collects what is released.
     publish on cluster   the same with collect=False
     choose           distinct (unit, key), row_number by rand(), groupBy(key).count()
     publish units    at most 3 keys of each unit, chosen by secret tags
-    publish rounds   sizes of units measured, keys found in rounds, counts of those (the automatic choice)
+    publish 8 keys   the same with at most 8 keys
+    publish rounds   sizes of units measured, keys found in rounds, counts of those (the automatic choice); compared
+                     with "publish 8 keys"
 """
 
 from __future__ import annotations
@@ -75,10 +77,11 @@ def jobs(frame: Any, units: bool) -> dict[str, tuple[Callable[[], object], str]]
         "publish on cluster": (lambda: dptally.publish(frame, collect=False, **request), "count"),
     }
     if units:
-        bounded = {**request, "unit": "unit", "max_keys_per_unit": KEYS_PER_UNIT, "mechanism": "weighted_sample"}
+        bounded = {**request, "unit": "unit", "mechanism": "weighted_sample"}
         found["choose"] = (choose, "choose")
-        found["publish units"] = (lambda: dptally.publish(frame, **bounded), "choose")
-        found["publish rounds"] = (lambda: dptally.publish(frame, **request, unit="unit"), "choose")
+        found["publish units"] = (lambda: dptally.publish(frame, **bounded, max_keys_per_unit=KEYS_PER_UNIT), "choose")
+        found["publish 8 keys"] = (lambda: dptally.publish(frame, **bounded, max_keys_per_unit=8), "choose")
+        found["publish rounds"] = (lambda: dptally.publish(frame, **request, unit="unit"), "publish 8 keys")
     return found
 
 
@@ -91,6 +94,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="8g")
     parser.add_argument("--no-units", action="store_true")
+    parser.add_argument("--jobs", nargs="+", help="only these, with what they are compared with")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
@@ -101,6 +105,13 @@ def main() -> None:
         file = arguments.directory / f"spark-{rows}.parquet"
         make_data(file, rows)
         chosen = jobs(session.read.parquet(str(file)), not arguments.no_units)
+        if arguments.jobs:
+            beside = {chosen[name][1] for name in arguments.jobs}
+            chosen = {
+                name: (job, other if other in {*arguments.jobs, *beside} else name)
+                for name, (job, other) in chosen.items()
+                if name in {*arguments.jobs, *beside}
+            }
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
         for turn in range(arguments.repeats + 1):
             for name, (job, _) in chosen.items():

@@ -208,10 +208,10 @@ def test_the_end_is_what_must_be_paid(epsilon: Fraction) -> None:
 def test_functions_are_checked_in_integers() -> None:
     """What increases, is not convex, leaves 0 .. 1, begins too low at z = 0 or has other points is refused."""
     good = smooth(SCALE)
-    verifier._check_function(good, SCALE)
+    verifier.check_function(good, SCALE)
     one, more = SCALE.density**COARSE, (SCALE.density + 1) ** COARSE
-    verifier._check_function([0] * len(good), SCALE)
-    verifier._check_function([UNIT] * len(good), SCALE)
+    verifier.check_function([0] * len(good), SCALE)
+    verifier.check_function([UNIT] * len(good), SCALE)
     last = good.copy()
     last[-1] = last[-2] + 1
     bent = good.copy()
@@ -225,11 +225,11 @@ def test_functions_are_checked_in_integers() -> None:
     chord[4] = -(-(chord[3] * more + chord[5] * one) // (more + one)) + 1
     for wrong in (last, above, below, steep, chord, bent):
         with pytest.raises(PrivacyViolation, match="must be convex, must not increase, and lies between 0 and 1"):
-            verifier._check_function(wrong, SCALE)
+            verifier.check_function(wrong, SCALE)
     others: list[Any] = [good[:-1], [*good, 0], half, [], [str(value) for value in good]]
     for other in others:
         with pytest.raises(PrivacyViolation, match="another number of points than its scale"):
-            verifier._check_function(other, SCALE)
+            verifier.check_function(other, SCALE)
     chord[4] = (good[3] * more + good[5] * one) // (more + one)
     chord_only = [*chord[:4], chord[4], *chord[5:]]
     assert (chord_only[3] - chord_only[4]) * more >= (chord_only[4] - chord_only[5]) * one

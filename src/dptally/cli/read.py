@@ -214,7 +214,8 @@ def _verify(arguments: argparse.Namespace) -> None:
     certificate = release.verify()
     found = {}
     if arguments.ledger is not None:
-        found["entry"] = open_ledger(arguments.ledger, read_only=True).find(release.guarantee).number
+        ledger = open_ledger(arguments.ledger, read_only=True)
+        found["entry"] = ledger.find(release.guarantee, release.law).number
     if arguments.json:
         print_json({"verified": True, "certificate": release.describe()["certificate"], **found})
         return

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dptally.laws.key_errors import KeyErrors, Reports
     from dptally.laws.node_sums import NodeSums
     from dptally.laws.sampling_schemes import Scheme
+    from dptally.privacy.spending import Part
     from dptally.randomness import BitSource
     from dptally.verifiers.profiles import Profile
     from dptally.verifiers.tables import Certificate
@@ -179,6 +180,11 @@ class Law(Reporting):
     def profile(self, step: Fraction) -> Profile:
         """The exact privacy profile of one draw, at factors e^(j step) for j = 0, 1, ... up to epsilon."""
         raise InvalidParameter(f"the profile of the law {self.name!r} is not known.")
+
+    @property
+    def event(self) -> Part | None:
+        """What a ledger has of a whole release by this law, where a profile for all of its stages was declared."""
+        return None
 
     @abstractmethod
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:

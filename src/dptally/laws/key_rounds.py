@@ -29,6 +29,8 @@ from dptally.laws.tables.certified_table import CertifiedNoise
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import read_entries
+from dptally.privacy.spending import Part
+from dptally.verifiers.declared_profile import DeclaredProfile
 from dptally.verifiers.key_rounds import CountStage, RoundStage, Scale, SizeStage, certify_key_rounds
 
 if TYPE_CHECKING:
@@ -276,6 +278,12 @@ class KeyRounds(Law):
         if len(self.sizes) not in (0, paid) or len(set(map(len, self.sizes))) > 1:
             raise PrivacyViolation("sizes of units are stated that no stage of the release has paid for.")
         return certify_key_rounds(stages, self.declared, scale=self.scale, epsilon=self.epsilon, delta=self.delta)
+
+    @property
+    def event(self) -> Part:
+        """What a ledger is told: the function that was declared before the first stage; `certify` accepts no other."""
+        declared = DeclaredProfile(self.epsilon, self.delta, self.scale, self.declared[0])
+        return Part(self.epsilon, self.delta, law=declared.facts())
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """At least: that a key is found in a round, where each of so many units keeps it with the smallest weight."""

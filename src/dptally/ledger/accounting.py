@@ -5,7 +5,8 @@
   said of mechanisms of which nothing is known but e and d. Events are composed by their two-point measures. Where all
   epsilons are multiples of a common step the result is exact up to 2^-300; otherwise epsilons are rounded up to a grid.
 - Tight composition of the laws that are drawn from: by the measure above each law's exact profile, see
-  `dptally.verifiers.loss_measures`; parts without a known profile enter by their epsilon and delta.
+  `dptally.verifiers.loss_measures`; a release in rounds enters by the function that was declared for it
+  (`dptally.verifiers.declared_profile`), parts without a known profile by their epsilon and delta.
 
 The second and the third hold for events whose *parameters* are fixed without looking at earlier outcomes. If they are
 not, the sum must be kept under control on every path, which these rules do not guarantee [RRUV16]; basic composition
@@ -24,8 +25,10 @@ from typing import Any
 
 from dptally.errors import InvalidParameter
 from dptally.exact.searching import first_where
+from dptally.laws.base import Law
 from dptally.laws.registry import law_from_facts
 from dptally.privacy.spending import Part, Spending
+from dptally.verifiers.declared_profile import DeclaredProfile
 from dptally.verifiers.loss_measures import (
     ONE,
     LossMeasure,
@@ -135,7 +138,7 @@ def _without_laws(parts: Counter[Part]) -> Counter[Part]:
 
 def _sampled(part: Part) -> bool:
     """Whether a part has a profile that ends early, whatever its epsilon is."""
-    return part.law is not None and law_from_facts(dict(part.law)).rate is not None
+    return part.law is not None and _with_profile(part.law).rate is not None
 
 
 def grid_step(parts: Iterable[Part], epsilon: Fraction) -> Fraction:
@@ -191,10 +194,16 @@ def part_measures(part: Part, step: Fraction) -> tuple[LossMeasure, LossMeasure]
 def law_measures(law: tuple[tuple[str, Any], ...], step: Fraction) -> tuple[LossMeasure, LossMeasure]:
     """The measures above the exact profile of one draw from a law (its facts), for both orders of two data sets."""
     try:
-        up, down = law_from_facts(dict(law)).profile(step)
+        up, down = _with_profile(law).profile(step)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InvalidParameter("a part of an event has a law that cannot be accounted for.") from None
     return measure_above(up, down, step), measure_above(down, up, step)
+
+
+def _with_profile(law: tuple[tuple[str, Any], ...]) -> Law | DeclaredProfile:
+    """What has the profile: a law, or the function that was declared for all stages of a release."""
+    facts = dict(law)
+    return DeclaredProfile.from_facts(facts) if facts["name"] == "DeclaredProfile" else law_from_facts(facts)
 
 
 def _epsilon_at(both: Sequence[LossMeasure], step: Fraction, delta: Fraction) -> Fraction | None:

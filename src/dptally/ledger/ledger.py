@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dptally.errors import BudgetExceeded, InvalidParameter, PrivacyViolation, UnreadableLedger
 from dptally.exact import as_fraction
@@ -31,7 +32,7 @@ from dptally.ledger.note import Noted
 from dptally.ledger.schema import LARGEST_TEXT
 from dptally.ledger.storage import Storage
 from dptally.privacy.guarantee import Guarantee, Record
-from dptally.privacy.spending import Spending
+from dptally.privacy.spending import Part, Spending
 
 __all__ = ["Account", "Entry", "Ledger", "Reservation"]
 
@@ -390,8 +391,12 @@ class Ledger:
             raise UnreadableLedger(f"{self.path} was rewritten since it was opened.")
         return self._accounts.last
 
-    def find(self, guarantee: Guarantee) -> Entry:
-        """The entry that paid for a release; PrivacyViolation if there is none, or it paid for something else."""
+    def find(self, guarantee: Guarantee, law: Any = None) -> Entry:
+        """The entry that paid for a release; PrivacyViolation if there is none, or it paid for something else.
+
+        With the `law` of a release in rounds, the entry must have the function that the release declares, and that its
+        verification compares with every stage, or epsilon and delta alone.
+        """
         self._refresh()
         record = guarantee.record
         if record is None:
@@ -405,6 +410,9 @@ class Ledger:
         stated = guarantee.mechanism, guarantee.epsilon, guarantee.delta
         if entry.state not in ("drawn", "published") or (spent.mechanism, spent.epsilon, spent.delta) != stated:
             raise PrivacyViolation("the ledger has another spending where the release names one.")
+        declared = getattr(law, "event", None)
+        if declared is not None and spent.parts not in ((declared,), (Part(spent.epsilon, spent.delta),)):
+            raise PrivacyViolation("the ledger has another privacy profile than the release declares.")
         return entry
 
     def disconnect(self) -> None:

@@ -22,7 +22,7 @@ from dptally.errors import InvalidParameter
 from dptally.privacy.stored_facts import read_fraction
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,60}")
-_PROFILED = frozenset({"WeightedSample", "Stability", "SampleAndThreshold"})
+_PROFILED = frozenset({"WeightedSample", "Stability", "SampleAndThreshold", "DeclaredProfile"})
 _MOST_COPIES = 1 << 20
 
 

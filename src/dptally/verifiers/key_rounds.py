@@ -64,7 +64,17 @@ from dptally._core import outward_steps
 from dptally.errors import PrivacyViolation
 from dptally.verifiers.tables import Certificate, exp_lower
 
-__all__ = ["COARSE", "UNIT", "CountStage", "RoundStage", "Scale", "SizeStage", "certify_key_rounds", "check_stage"]
+__all__ = [
+    "COARSE",
+    "UNIT",
+    "CountStage",
+    "RoundStage",
+    "Scale",
+    "SizeStage",
+    "certify_key_rounds",
+    "check_function",
+    "check_stage",
+]
 
 UNIT = 1 << 120  # of declared functions
 COARSE = 8
@@ -197,9 +207,9 @@ def check_stage(
     Raises:
         PrivacyViolation: the stage exceeds its declared function, at the point that is named.
     """
-    _check_function(before, scale)
+    check_function(before, scale)
     if after is not None:
-        _check_function(after, scale)
+        check_function(after, scale)
     if isinstance(stage, CountStage):
         if after is not None:
             raise PrivacyViolation("counts are released last.")
@@ -222,7 +232,7 @@ def check_stage(
 # ---- declared functions, in integers ----
 
 
-def _check_function(declared: Sequence[int], scale: Scale) -> None:
+def check_function(declared: Sequence[int], scale: Scale) -> None:
     """Refuse what is not convex, increases, or leaves 0 .. 1."""
     if len(declared) != (scale.points - 1) // COARSE + 1 or not all(isinstance(part, int) for part in declared):
         raise PrivacyViolation("a declared function has another number of points than its scale.")

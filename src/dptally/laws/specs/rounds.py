@@ -14,7 +14,6 @@ from dptally.laws.rounds_plan import SIZES, plan_for
 from dptally.laws.spec import Mechanism, Question, Request, Spec
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.privacy.guarantee import Guarantee
-from dptally.privacy.spending import Part
 from dptally.verifiers.key_rounds import check_stage
 
 if TYPE_CHECKING:
@@ -98,13 +97,14 @@ class RoundsSpec(Spec):
     def __init__(self, name: str, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
         self.plan = plan_for(epsilon, delta, values=values, bound=bound)
         self._asked: list[Question] = []
+        law = self._expected(bound)
         super().__init__(
             name,
-            self._expected(bound),
+            law,
             self._certified,
             epsilon=epsilon,
             delta=delta,
-            parts=(Part(epsilon, delta),),
+            parts=(law.event,),
             max_keys_per_unit=bound or 0,
         )
 
