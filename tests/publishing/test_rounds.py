@@ -133,9 +133,9 @@ def test_units_with_one_key() -> None:
 
 
 def test_a_unit_with_very_many_keys() -> None:
-    """100,000 keys of one unit beside others: it takes part with few of them, and none of its own is found."""
+    """A million keys of one unit beside others: it takes part with few of them, and none of its own is found."""
     others = many()
-    large = frame([-1] * 100_000, [f"large {n}" for n in range(100_000)])
+    large = pl.DataFrame({"n": np.arange(10**6)}).select(who=pl.lit(-1, pl.Int64), word=pl.format("large {}", "n"))
     found = dptally.publish(pl.concat([others, large]), **ASKED, randomness=SeededBits(3))
     assert words(found) == sorted(f"common {place}" for place in range(COMMON))
 
@@ -146,6 +146,33 @@ def test_all_keys_found_in_the_first_round() -> None:
     found = dptally.publish(frame(who, ["a", "b"] * 20_000), **ASKED, randomness=SeededBits(4))
     assert words(found) == ["a", "b"]
     assert all(abs(value - 20_000) < 1000 for value in found.table().get_column("value"))
+
+
+def test_one_key_for_all() -> None:
+    """One key that all units have, many times: it is found, and counts each unit once."""
+    found = dptally.publish(
+        frame([n % 5000 for n in range(20_000)], ["it"] * 20_000), **ASKED, randomness=SeededBits(6)
+    )
+    assert words(found) == ["it"] and abs(found.table().get_column("value")[0] - 5000) < 300
+
+
+def test_what_is_refused_costs_nothing(tmp_path: Path) -> None:
+    """Requests and declared types that cannot be met leave the budget as it was; a file without the columns, too."""
+    ledger = dptally.Ledger(tmp_path / "budget.db", epsilon=9, delta="1e-3")
+    rows = many()
+    wrong: list[tuple[Any, dict[str, Any]]] = [
+        (rows, {"unit": "nobody"}),
+        (rows, {"key": "nothing"}),
+        (rows, {"epsilon": "0.001"}),
+        (rows, {"delta": 0}),
+        (rows, {"memory_limit": "much"}),
+        (rows.with_columns(word=pl.struct("word")), {}),
+        (str(tmp_path / "missing.parquet"), {}),
+    ]
+    for data, changed in wrong:
+        with pytest.raises(dptally.DptallyError):
+            dptally.publish(data, **{**ASKED, **changed}, ledger=ledger)
+    assert ledger.remaining() == (9, Fraction(1, 1000))
 
 
 def test_null_keys_are_a_key_where_they_are_kept() -> None:
@@ -192,6 +219,21 @@ def test_what_cannot_be_asked() -> None:
         dptally.publish(rows, key="word", unit="who", epsilon=1, mechanism="rounds")
     with pytest.raises(InvalidParameter, match="keeps at most 512 keys per unit, got 1000"):
         dptally.publish(rows, **ASKED, max_keys_per_unit=1000, mechanism="rounds")
+
+
+def test_releases_of_disjoint_streams_add_up(release: Any) -> None:
+    """Sums of both within their intervals, one guarantee for all; keys without values have nothing to add."""
+    other = dptally.publish(many(), **ASKED, randomness=SeededBits(8))
+    both = dptally.combine([release, other], units="disjoint")
+    table = both.table()
+    assert table.height == COMMON and (table.get_column("reported_by") == 2).all()
+    assert (table.get_column("lower") <= 2 * UNITS).all() and (table.get_column("upper") >= 2 * UNITS).all()
+    assert (both.epsilon, both.delta) == (4, DELTA) and len(both.verify()) == 2
+    shared = dptally.combine([release, other], units="shared")
+    assert (shared.epsilon, shared.delta) == (8, 2 * DELTA)
+    keys = dptally.publish(many(), **ASKED, values=False, randomness=SeededBits(9))
+    with pytest.raises(InvalidParameter, match="without values cannot be added up"):
+        dptally.combine([release, keys], units="disjoint")
 
 
 def test_the_ledger_pays_once_for_all_stages(tmp_path: Path) -> None:

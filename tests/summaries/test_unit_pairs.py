@@ -17,8 +17,9 @@ import dptally
 from dptally.errors import InvalidSource
 from dptally.laws.spec import Question
 from dptally.laws.tables.reporting_curve import Weights
-from dptally.randomness import SeededBits
+from dptally.randomness import SeededBits, SystemBits
 from dptally.sources import open_rows
+from dptally.sources.engine import OutOfMemory
 from dptally.summaries import unit_pairs
 from dptally.summaries.unit_pairs import UnitPairs
 from tests.exact.key_rounds_settings import chooser
@@ -174,6 +175,26 @@ def test_units_of_one_hash_are_noticed_and_survived(monkeypatch: pytest.MonkeyPa
         assert sums_of(pairs, asked("unit_weights", weights=Weights(2, 2, 1))) == {"x": 2, "y": 1}
         sizes = answer(pairs, asked("unit_sizes", ends=ENDS, of_found=False))
         assert sizes.counts.tolist() == sizes_of({"a": {"x", "y"}, "b": {"x"}})
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_keys_that_do_not_fit_in_memory_are_numbered_in_parts(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the engine runs out of memory, distinct keys are found in parts by their hash: each once, none missing."""
+    right, statements = UnitPairs._wait, list[str]()
+
+    def limited(self: UnitPairs, session: Any, statement: str, stage: str) -> None:
+        statements.append(statement)
+        if "% 16" not in statement and len(statements) < 4:
+            raise OutOfMemory("too many keys.")
+        right(self, session, statement, stage)
+
+    monkeypatch.setattr(UnitPairs, "_wait", limited)
+    table = pa.table({"u": [n // 5 for n in range(4000)], "k": [f"k{n % 1000}" for n in range(4000)]})
+    rows = open_rows(table, key="k", unit="u")
+    bits = SystemBits() if private else SeededBits(1)
+    with UnitPairs(rows, bits=bits, memory_limit=None, progress=None) as pairs:
+        assert len(statements) == 1 + 4 + 8
+        assert sums_of(pairs, asked("unit_weights", weights=Weights(5, 5, 1))) == {f"k{n}": 4 for n in range(1000)}
 
 
 def test_a_unit_keeps_no_more_than_it_may(chunk: int) -> None:

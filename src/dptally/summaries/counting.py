@@ -18,6 +18,7 @@ from dptally.sources.background import in_background
 from dptally.sources.engine import Session, check_memory_limit
 
 Progress = Callable[[str, float | None], None]
+MOST_PARTS = 4**5  # of all hashes, in which keys are counted that do not fit in memory together
 
 
 class Counting:

@@ -17,10 +17,9 @@ from dptally.randomness.keyed import KeyedWords, draw_secret
 from dptally.sources import Rows
 from dptally.sources.columns import MAXIMUM_COUNT
 from dptally.sources.engine import OutOfMemory, Session
-from dptally.summaries.counting import Counting, Progress
+from dptally.summaries.counting import MOST_PARTS, Counting, Progress
 
 _REPEATED, _NOTHING = -2, -3
-_MOST_PARTS = 4**5
 
 
 class Frequencies(Counting):
@@ -78,7 +77,7 @@ class Frequencies(Counting):
                 first = next(counted)
             except OutOfMemory:
                 self._stop()
-                if modulus >= _MOST_PARTS:
+                if modulus >= MOST_PARTS:
                     raise
                 parts += [(4 * modulus, rest + modulus * part) for part in range(4)]
                 continue

@@ -11,6 +11,7 @@ random words for it alone; see `dptally.contributions`. Units never influence ea
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -26,8 +27,9 @@ from dptally._core import add_weights, choose_smallest_tags
 from dptally.contributions import HashCollision, changes
 from dptally.errors import InvalidSource, attempt
 from dptally.exact.integer_columns import integers
+from dptally.sources.engine import OutOfMemory
 from dptally.sources.temporary import PrivateDirectory
-from dptally.summaries.counting import Counting, check_text
+from dptally.summaries.counting import MOST_PARTS, Counting, check_text
 
 if TYPE_CHECKING:
     from dptally.laws.spec import Question
@@ -96,21 +98,18 @@ class UnitPairs(Counting):
     def _read(self) -> None:
         session, keys = self._open(share=1.0), self._columns
         if not self._rows.repeatable:
-            raw = f"CREATE TEMP TABLE raw AS {self._rows.select(session)}"
-            for _ in self._run(session, "SELECT 1 AS done", "reading rows", raw):
-                pass
+            self._wait(session, f"CREATE TEMP TABLE raw AS {self._rows.select(session)}", "reading rows")
+        self._distinguish(session)
         # Secret words do not care for an order; a seed must find the same keys in the same places.
         order = "" if self._bits.private else f"ORDER BY {keys}"
-        numbered = (
-            f"SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i "  # noqa: S608
-            f"FROM (SELECT DISTINCT {keys} FROM ({self._select(session)}))"
-        )
+        numbered = f"SELECT {keys}, CAST(row_number() OVER ({order}) - 1 AS INTEGER) AS i FROM different"  # noqa: S608
         found = self._run(session, "SELECT * FROM keys", "numbering keys", f"CREATE TEMP TABLE keys AS {numbered}")
         first = next(found)
         with pa.OSFile(str(self._keys), "wb") as file, pa.ipc.new_stream(file, first.schema) as writer:
             for batch in itertools.chain([first], found):
-                writer.write_batch(batch)
+                attempt(functools.partial(writer.write_batch, batch), _no_room, OSError)
                 self._distinct += batch.num_rows
+        session.execute("DROP TABLE different")
         [(_, kind)] = session.types(f"SELECT u FROM ({self._select(session)})")  # noqa: S608
         try:
             self._sort(session, hashed="INT" not in kind)
@@ -123,6 +122,28 @@ class UnitPairs(Counting):
     def _select(self, session: Session) -> str:
         """SQL for the rows, attached again for each statement: what comes as a stream can be read by one."""
         return self._rows.select(session) if self._rows.repeatable else "SELECT * FROM raw"
+
+    def _distinguish(self, session: Session) -> None:
+        """A table of the distinct keys: at once if memory allows, else those of a quarter of all hashes, and so on.
+
+        DuckDB spills rows, but needs memory for the keys of a group-by.
+        """
+        keys, parts = self._columns, [(1, 0)]
+        session.execute(f"CREATE TEMP TABLE different AS SELECT {keys} FROM ({self._select(session)}) LIMIT 0")  # noqa: S608
+        while parts:
+            modulus, rest = parts.pop()
+            where = f"WHERE hash({keys}) % {modulus} = {rest}" if modulus > 1 else ""
+            try:
+                statement = f"INSERT INTO different SELECT DISTINCT {keys} FROM ({self._select(session)}) {where}"  # noqa: S608
+                self._wait(session, statement, "finding distinct keys")
+            except OutOfMemory:
+                if modulus >= MOST_PARTS:
+                    raise
+                parts += [(4 * modulus, rest + modulus * part) for part in range(4)]
+
+    def _wait(self, session: Session, statement: str, stage: str) -> None:
+        for _ in self._run(session, "SELECT 1 AS done", stage, statement):
+            pass
 
     def _sort(self, session: Session, *, hashed: bool) -> None:
         """Sort by unit and key: numbers as they are, and other units by a hash, which takes half of the time."""
