@@ -39,9 +39,6 @@ class OpenedRows:
     """
 
     def __init__(self, rows: Rows, *, memory_limit: str | None = None, sampled_by: Scheme | None = None) -> None:
-        from dptally.sources.engine import check_memory_limit
-
-        check_memory_limit(memory_limit)  # before a row is read, so that what is refused costs nothing
         self.rows, self._memory_limit, self._sampled_by = rows, memory_limit, sampled_by
         self._held: Any = None  # bins, strings or the contents of a sketch: what later rounds see again
 
@@ -177,8 +174,10 @@ def open_for(
 
     def checked(rows: Rows) -> None:
         # Imported here, where an interruption still gives the budget back.
+        from dptally.sources.engine import check_memory_limit
         from dptally.summaries.frequencies import check_repeated
 
+        check_memory_limit(memory_limit)
         refuse_reserved(rows.key)
         if spec.readings > 1:
             check_repeated(rows)

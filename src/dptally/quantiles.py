@@ -178,6 +178,7 @@ def _publish(
     Where columns are not declared, opening is reading, and a failure is paid for like a release.
     """
     from dptally.sources import open_rows
+    from dptally.sources.engine import check_memory_limit
     from dptally.sources.requests import check_request_for
 
     value, unit, bits = request["key"], request["unit"], read_bits(randomness)
@@ -185,6 +186,7 @@ def _publish(
     spec.certificate  # noqa: B018 - raises
     if value is not None and not isinstance(value, str):
         raise InvalidParameter(f"value must be a column name, got {type(value).__name__}.")
+    check_memory_limit(memory_limit)
     declared = check_request_for(source, **request)
     try:
         rows = open_rows(source, **request)
