@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptally.laws.key_rounds import CountLaw, KeyRounds, ReportingLaw, SizeLaw
+from dptally.laws.key_rounds import KeyRounds
+from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
 from dptally.laws.rounds_plan import plan_for
 from dptally.laws.tables.reporting_curve import Shape, Weights, propose
 from dptally.randomness import SeededBits

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import PrivacyViolation
-from dptally.laws.key_rounds import CountLaw, ReportingLaw, SizeLaw
+from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
 from dptally.laws.tables.reporting_curve import Chain, Shape, Weights, propose
 from dptally.verifiers.key_rounds import Scale, check_stage
 
