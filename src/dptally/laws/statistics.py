@@ -161,6 +161,10 @@ class Statistics:
         """The share of the noisy sum that a statistic comes from."""
         return sum((self.parts[each.name] for each in self.asked if each.shares_with(statistic)), Fraction(0))
 
+    def share_of_column(self, place: int) -> Fraction:
+        """The same for one of `columns`."""
+        return next(self.share_of(each) for each in self.asked if self.place_of(each) == place)
+
     def place_of(self, statistic: Statistic) -> int:
         """Which of `columns` a statistic comes from."""
         firsts = [each for i, each in enumerate(self.asked) if not any(e.shares_with(each) for e in self.asked[:i])]

@@ -137,10 +137,7 @@ class StatisticsLaw:
             """Deviation over what a unit adds at most."""
             return math.sqrt(keys / float(part / last)) / shift
 
-        of_columns = [
-            noise(asked.share_of_column(place), differing)
-            for place in range(len(asked.columns))
-        ]  # fmt: skip
+        of_columns = [noise(asked.share_of_column(place), differing) for place in range(len(asked.columns))]
         found: list[NoisyPart] = []
         for kind, column in kinds:
             if kind == "values" and column is not None:
@@ -173,6 +170,17 @@ class StatisticsLaw:
     def units(self) -> NoisyPart | None:
         """The part that counts units of a key; None where only rows are counted."""
         return next((part for part in self.parts if part.kind in ("count", "units")), None)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """All columns that statistics have in a file, beside those of every release."""
+        shown = (name + end for name in self.shown for end in ("", "_lower", "_upper"))
+        return (*shown, *(part.name for part in self.of_keys))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the numbers that a table has for each key, beside the count."""
+        return (*(("units",) if self.asked.counts_units else ()), *(each.name for each in self.asked.asked))
 
     @property
     def of_keys(self) -> tuple[NoisyPart, ...]:
