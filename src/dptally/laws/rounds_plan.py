@@ -150,18 +150,20 @@ class RoundsPlan:
         if counts is None:
             assert self.bound is not None  # noqa: S101
             return self.bound
-        return self._most_keys(len(self.stages) - 2, counts)
+        return self._most_keys(len(self.stages) - 2, counts, unknown=_UNKNOWN.high)
 
     def capped(self, outputs: Sequence[Sequence[int]]) -> int:
         """How many keys of a unit that were not found are counted, from released sizes before the last round."""
+        if self.bound is not None:
+            return self.bound
         before = max(place for place, stage in enumerate(self.stages) if stage.kind == "round") - 1
-        return self.bound if self.bound is not None else self._most_keys(before, outputs[before])
+        return self._most_keys(before, outputs[before], unknown=_UNKNOWN.low)
 
-    def _most_keys(self, place: int, counts: Sequence[int]) -> int:
+    def _most_keys(self, place: int, counts: Sequence[int], *, unknown: int) -> int:
         """How many keys nearly all units have at most."""
         units = self._units(place, counts)
         if not units.any():
-            return _UNKNOWN.high
+            return unknown
         reached = np.cumsum(units) / units.sum()
         return SIZES[int(np.argmax(reached >= _KEPT))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dptally.exact.integer_columns import integer_column, integers
 if TYPE_CHECKING:
     import polars as pl
 
+    from dptally.estimates.subset_sums import Sum
     from dptally.laws.statistics_law import StatisticsLaw
 
 __all__ = ["ReleasedStatistics"]
@@ -102,6 +104,17 @@ class ReleasedStatistics:
         keys = np.bincount(groups, minlength=count).astype(np.float64)
         counts = noisy_sums(self.law.counts, sums[self.law.counts.name], keys).within(beta)
         return _not_below(counts, 0.0), self._shown(sums, keys, beta)
+
+    def sum_of(self, found: Sum, chosen: NDArray[np.bool_], beta: Fraction, *, everything: bool) -> Sum:
+        """The sum over the chosen keys from noisy counts, which have no bias; with the total where all are chosen."""
+        if chosen.any():
+            counts, _ = self.grouped(np.where(chosen, 0, 1), 2, beta)
+            estimate, lower, upper = (float(each[0]) for each in counts)
+            found = replace(found, estimate=estimate, lower=lower, upper=upper)
+        if everything and self.law.asked.totals and self.law.asked.rows is None:
+            pairs = self.totals(beta).filter(name="pairs").row(0)
+            found = replace(found, total=(pairs[1], pairs[2], pairs[3]))
+        return found
 
     # ---- totals ----
 

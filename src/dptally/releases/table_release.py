@@ -30,6 +30,7 @@ from dptally.privacy.stored_facts import read_certificate, read_guarantee
 from dptally.releases.base import Count, Release, Summary
 from dptally.releases.released_rows import check_against_table, check_rows
 from dptally.releases.released_statistics import ReleasedStatistics
+from dptally.releases.roll_ups import rolled_up
 from dptally.verifiers.guarantees import verify_table
 from dptally.verifiers.tables import Certificate
 
@@ -168,7 +169,11 @@ class TableRelease(Release):
             kind=kind,
             confidence=confidence,
         )
-        return replace(found, counters=self._of_counters)
+        found = replace(found, counters=self._of_counters)
+        plain = of in (None, "count") and times is None and not by_value
+        if self._statistics is None or not plain:
+            return found
+        return self._statistics.sum_of(found, chosen, 1 - as_confidence(confidence), everything=where is None)
 
     def totals(self, *, confidence: object = 0.95) -> pl.DataFrame:
         """How many there are in all: units, pairs of a unit and a key, and the pairs whose key was not released.
@@ -187,6 +192,31 @@ class TableRelease(Release):
                 "this release does not tell how many there are in all; publish with totals=True to have it measured."
             )
         return self._statistics.totals(1 - as_confidence(confidence))
+
+    def by(self, *columns: str, confidence: object = 0.95) -> pl.DataFrame:
+        """Counts, sums and means of groups of released keys: those that agree in some of the key columns.
+
+        Keys that were not released are not included. A unit counts once for every released key that it has, so that
+        counts of a group are of pairs of a unit and a key, and means are over such pairs.
+
+        Args:
+            columns: names of key columns.
+            confidence: of each interval.
+
+        Returns:
+            polars.DataFrame: the columns, sorted by them; `keys`, how many released keys were added up; `estimate`,
+            `lower`, `upper`; then sums and means as in `table`.
+        """
+        unknown = next((name for name in columns if name not in self.key), None)
+        if not columns or unknown is not None:
+            raise InvalidParameter(f"by takes names of key columns, which are {', '.join(self.key)}.")
+        if not self.law.values:
+            raise InvalidParameter("by needs values, and this release has none.")
+
+        def one(places: NDArray[np.int64]) -> Sum:
+            return estimate_sum(self.law, self._values[places], shortfall=self.shortfall, confidence=confidence)
+
+        return rolled_up(self._rows.select(list(columns)), one, self._statistics, 1 - as_confidence(confidence))
 
     @property
     def _of_counters(self) -> bool:

@@ -91,12 +91,13 @@ def part_of(part: NoisyPart, values: Sequence[Places], chosen: Integers) -> Inte
     if part.kind in ("count", "units"):
         return None
     if part.kind == "rows":
-        return np.minimum(values[0][chosen], part.limit).astype(np.int64)
+        rows: Integers = np.minimum(values[0][chosen], part.limit).astype(np.int64)
+        return rows
     assert part.column is not None  # noqa: S101 - values and nulls are of a column
     found = values[1 + part.column][chosen].astype(np.int64)
-    if part.kind == "nulls":
-        return (found == _NULL).astype(np.int64)
-    return np.clip(np.where(found == _NULL, 0, found), -part.limit, part.limit)
+    nulls: Integers = (found == _NULL).astype(np.int64)
+    clipped: Integers = np.clip(np.where(nulls, 0, found), -part.limit, part.limit)
+    return nulls if part.kind == "nulls" else clipped
 
 
 class KeyStatistics:

@@ -127,7 +127,8 @@ def verify_table(stated: Guarantee, law: Any, *, rows: int, shortfall: Any = Non
         kinds = [each["kind"] for each in facts["stages"]]
         most = max(each.get("high", each.get("differing", 1)) for each in facts["stages"])
         last = facts["stages"][-1]
-        asked = last["asked"] if last["kind"] == "statistics" else {"asked": [], "totals": False, "rows": None}
+        none: Mapping[str, Any] = {"asked": [], "totals": False, "rows": None}
+        asked = last["asked"] if last["kind"] == "statistics" else none
         _require(stated.unit is not None or last["kind"] == "statistics", "rounds without units have statistics")
         _require(kinds.count("round") == stated.rounds, "the release has other rounds")
         released = (len(asked["asked"]), int(asked["totals"]), asked["rows"] or 1)

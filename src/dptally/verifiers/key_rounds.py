@@ -309,8 +309,10 @@ def _at_last(stage: CountStage | StatisticsStage, scale: Scale, epsilon: Fractio
     else:
         from dptally.verifiers.gaussian import gaussian_divergences
 
-        of_table = {"reach": stage.reach, "sigma": stage.sigma, "differing": stage.differing}
-        found = gaussian_divergences(stage.table, **of_table, epsilon=epsilon, factors=factors)  # type: ignore[arg-type]
+        found = gaussian_divergences(
+            stage.table, reach=stage.reach, sigma=stage.sigma, differing=stage.differing, epsilon=epsilon,
+            factors=factors,
+        )  # fmt: skip
         tables = [stage.table]
     return [each * UNIT for each in found], sum(len(table) // _ENTRY + 1 for table in tables)
 

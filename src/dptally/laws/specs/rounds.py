@@ -82,7 +82,7 @@ class Rounds(Mechanism):
             )
         if request.statistics is not None and not request.values:
             raise InvalidParameter("sums, means and totals come with counts; leave `values` at True.")
-        stated = {"values": request.values, "bound": bound, "statistics": request.statistics}
+        stated: dict[str, Any] = {"values": request.values, "bound": bound, "statistics": request.statistics}
         return RoundsSpec(self.name, request.epsilon, delta, **stated)
 
 
