@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
@@ -55,19 +56,19 @@ def moves_of_a_key(stage: StatisticsStage) -> list[Shift]:
     keys = [one for one in stage.parts if one.kind not in ("all_units", "other")]
     choices: list[Shift] = [tuple([0] * len(keys))]
     of_columns = [place for place, one in enumerate(stage.parts) if one.kind == "values"]
-    options = [
+    options: list[list[Any]] = [
         [("null", 0), *(("value", step) for step in range(-stage.parts[at].steps, stage.parts[at].steps + 1))]
         for at in of_columns
     ]
     rows = next((one.steps for one in keys if one.kind == "rows"), 1)
     for taken in product(range(1, rows + 1), *options):
-        chosen = dict(zip(of_columns, taken[1:], strict=True))
+        chosen: dict[Any, Any] = dict(zip(of_columns, taken[1:], strict=True))
         found = []
         for place, one in enumerate(keys):
             if one.kind == "values":
                 found.append(chosen[place][1])
             elif one.kind == "nulls":
-                found.append(int(chosen[one.of][0] == "null"))  # type: ignore[index]
+                found.append(int(chosen[one.of][0] == "null"))
             else:
                 found.append(taken[0] if one.kind == "rows" else 1)
         choices.append(tuple(found))
