@@ -25,12 +25,12 @@ STATISTICS: dict[str, Any] = {"sums": {"amount": (0, 10)}, "means": {"rating": (
 
 
 def rows() -> pl.DataFrame:
-    """900 units with three words each and one of their own; two rows of 2 each, ratings 3 and 4, some without."""
+    """900 units with three words each and one of their own; two equal rows for each, some without a rating."""
     found = []
     for unit in range(UNITS):
         for word in (*WORDS[: 2 + unit % 2], f"own {unit}"):
             rating = None if unit % 3 == 0 else 3.5
-            found += [(unit, word, 2.0, rating), (unit, word, 2.5, rating)]
+            found += [(unit, word, 2.25, rating)] * 2
     schema = {"who": pl.Int64, "word": pl.String, "amount": pl.Float64, "rating": pl.Float64}
     return pl.DataFrame(found, schema=schema, orient="row")
 

@@ -24,7 +24,7 @@ from tests.exact.key_rounds_settings import chooser
 KEYS = [f"key {place}" for place in range(7)]
 FOUND = KEYS[:4]
 KEPT, CAP = 3, 2
-_NEIGHBOURS = 1700
+_NEIGHBOURS = 1500
 Sums = dict[str, dict[Any, int]]
 
 
@@ -71,6 +71,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "averaged": {"means": {"x": (-2, 7)}, "sums": {"y": ("-0.5", "0.25")}, "combine_rows": "average"},
     "added, from a middle": {"means": {"x": (5, 10), "y": (-10, -5)}, "combine_rows": "add", "totals": True},
     "rows": {"count": "rows", "max_rows_per_unit_and_key": 2, "means": {"x": (0, 1)}, "totals": True},
+    "added, from zero": {"sums": {"x": (2, 10)}, "shares": {"counts": "0.001"}},
     "rows alone": {"count": "rows", "max_rows_per_unit_and_key": 3},
     "totals alone": {"totals": True},
 }
@@ -138,7 +139,7 @@ def test_sums_are_those_of_dictionaries(name: str) -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_one_unit_more_moves_no_more_than_its_limits(name: str) -> None:
-    """1,700 random neighbours for every rule, 10,200 in all: limits of parts, the same few keys, a value or none.
+    """1,500 random neighbours for every rule, 10,500 in all: limits of parts, the same few keys, a value or none.
 
     Each has keys of its own, so that all of them are read at once; the unit more may have more keys and rows than
     count. What is added up over all keys is compared for all neighbours together.
