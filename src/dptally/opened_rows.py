@@ -126,10 +126,12 @@ class OpenedRows:
         if self._held is None:
             from dptally.summaries.unit_pairs import UnitPairs
 
-            self._held = UnitPairs(self.rows, bits=bits, memory_limit=self._memory_limit, progress=report)
+            every_row = question.parameters["every_row"]
+            how: dict[str, Any] = {"memory_limit": self._memory_limit, "progress": report}
+            self._held = UnitPairs(self.rows, bits=bits, every_row=every_row, **how)
         return self._held.summarise(question, bits)
 
-    _unit_sizes = _unit_weights = _found_counts = _pairs
+    _unit_sizes = _unit_weights = _found_counts = _found_statistics = _pairs
 
     def close(self) -> None:
         """Remove what was kept for later rounds."""
@@ -179,6 +181,7 @@ def open_for(
 
         check_memory_limit(memory_limit)
         refuse_reserved(rows.key)
+        spec.check_count(rows.count)
         if spec.readings > 1:
             check_repeated(rows)
         if spec.summary == "sketch":

@@ -42,3 +42,9 @@ class PublishOptions(TypedDict, total=False):
     query: str | None
     engine: str
     types: Mapping[str, str] | None
+    sums: Mapping[str, Any] | None
+    means: Mapping[str, Any] | None
+    totals: bool
+    max_rows_per_unit_and_key: int | None
+    combine_rows: Literal["add", "average"] | None
+    shares: Mapping[str, float | str | Fraction] | None

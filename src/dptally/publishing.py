@@ -165,6 +165,12 @@ def publish(
     engine: str = "auto",
     types: Mapping[str, str] | None = None,
     collect: bool = True,
+    sums: Mapping[str, Any] | None = None,
+    means: Mapping[str, Any] | None = None,
+    totals: bool = False,
+    max_rows_per_unit_and_key: int | None = None,
+    combine_rows: Literal["add", "average"] | None = None,
+    shares: Mapping[str, float | str | Fraction] | None = None,
 ) -> TableRelease | CompactRelease | SparkRelease:
     """Publish a table of private keys and counts.
 
@@ -208,7 +214,9 @@ def publish(
         values: False to release keys only.
         ledger: a `dptally.Ledger`, an account of one (`Ledger.account`), or the path of one. What the release spends is
             reserved there before data is read, and refused if the budget does not allow it.
-        count: a column of counts, for data that is already aggregated; each counted occurrence is a unit.
+        count: without a unit, a column of counts, for data that is already aggregated; each counted occurrence is a
+            unit. With one, "units" (the default), or "rows" to count rows, of which one unit adds at most
+            `max_rows_per_unit_and_key` to a key.
         nulls: "drop" leaves out rows with a null in a key column, "keep" makes null a key like any other. Rows without
             a unit are always left out.
         format: "csv", "tsv", "jsonl" or "parquet", where the file name does not tell.
@@ -223,6 +231,17 @@ def publish(
             float64, bool, date, time, timestamp, timestamptz, bytes or decimal(precision,scale). Columns of CSV, JSON
             and Python objects are text if left out. A value that is not written as one of its type is null.
         collect: False leaves the released rows of a Spark DataFrame on the cluster.
+        sums: columns with their ranges, such as ``{"amount": (0, 100)}``: the sum of a column for every released key,
+            over units, of what each unit has, clipped into the range. The range is public; it must not come from the
+            data (`publish_quantiles` finds one privately).
+        means: the same for means over units.
+        totals: True to release how many units there are, and how many pairs of a unit and a key have a key that was
+            not released; see `TableRelease.totals`.
+        max_rows_per_unit_and_key: a public bound, for count="rows".
+        combine_rows: what becomes of several rows of one unit and key before they are clipped: "add" or "average".
+            None adds for sums and averages for means.
+        shares: shares of the budget, by part: "selection", "counts", "totals", and "sum_amount" or "mean_rating" for
+            columns of those names. Parts that are left out share the rest by the usual rule.
 
     Returns:
         TableRelease: what may be shown to anyone; a `CompactRelease` for the mechanism "compact"; with collect=False a
@@ -250,16 +269,18 @@ def publish(
     )
     request = read_request(
         epsilon=epsilon, delta=delta, max_keys_per_unit=max_keys_per_unit, key=key, unit=unit, values=values,
-        sampling=sampling, nulls=nulls,
+        sampling=sampling, nulls=nulls, sums=sums, means=means, totals=totals, count=count, shares=shares,
+        max_rows_per_unit_and_key=max_rows_per_unit_and_key, combine_rows=combine_rows,
     )  # fmt: skip
     if automatic:
         chosen = choose_mechanism(request).mechanism
     elif (said := advice(chosen, request)) is not None:
         warnings.warn(said, stacklevel=2)
-    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect)
+    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect, request.statistics)
     request = replace(request, merged=on_spark)
     spec = with_listed_keys(chosen, request).spec(request)
-    columns: dict[str, Any] = {"key": key, "unit": unit, "count": count, "nulls": nulls, "format": format}
+    counted = None if unit is not None and count in ("units", "rows") else count
+    columns: dict[str, Any] = {"key": key, "unit": unit, "count": counted, "nulls": nulls, "format": format}
     make: Callable[..., Any] = make_release
     if on_spark:
         from dptally.spark.publishing import make_spark_release
@@ -270,6 +291,8 @@ def publish(
         if on_spark:
             return _open_frame(paid, source, columns, types, collect=collect)
         place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
+        if request.statistics is not None:
+            place |= {"clipped": request.statistics.columns, "every_row": request.statistics.reads_values}
         return open_for(spec, paid, source, memory_limit=memory_limit, **columns, **place)
 
     released: TableRelease | CompactRelease | SparkRelease = publish_spec(

@@ -11,11 +11,13 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.exact import as_count, as_epsilon, as_fraction
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.spec import Mechanism, Request
+from dptally.laws.statistics import read_statistics
 from dptally.privacy.composition import LARGEST_UNIT
 from dptally.universes import read_universe
 from dptally.universes.listed_keys import LARGEST_LIST, ListedKeys
 
 if TYPE_CHECKING:
+    from dptally.laws.statistics import Statistics
     from dptally.universes import Universe
 
 __all__ = ["check_engine", "read_request", "with_listed_keys"]
@@ -32,8 +34,11 @@ def read_request(
     sampling: object = None,
     nulls: Literal["drop", "keep"] = "drop",
     merged: bool = False,
+    **statistics: Any,
 ) -> Request:
     """Numbers as exact fractions, names as tuples; refuses what no mechanism takes.
+
+    `statistics` are the arguments of `dptally.laws.statistics.read_statistics`.
 
     Raises:
         InvalidParameter: says which parameter, and what it must be.
@@ -46,22 +51,31 @@ def read_request(
         raise InvalidParameter(
             f"sampling must be a scheme such as dptally.Ppswor(rate), got {type(sampling).__name__}."
         )
+    names = None if key is None else (key,) if isinstance(key, str) else tuple(key)
+    taken = (*(names or ()), *(() if unit is None else (unit,)))
     return Request(
         as_epsilon(epsilon),
         None if delta is None else as_fraction("delta", delta),
         keys,
-        key=None if key is None else (key,) if isinstance(key, str) else tuple(key),
+        key=names,
         unit=unit,
         values=bool(values),
         sampling=sampling,
         nulls=nulls,
         merged=merged,
         measured=measured,
+        statistics=read_statistics(unit=unit, taken=taken, **statistics),
     )
 
 
 def check_engine(
-    source: object, mechanism: Mechanism, engine: str, memory_limit: str | None, format_name: str | None, collect: bool
+    source: object,
+    mechanism: Mechanism,
+    engine: str,
+    memory_limit: str | None,
+    format_name: str | None,
+    collect: bool,
+    statistics: Statistics | None = None,
 ) -> bool:
     """Whether Spark reads the source; refuses what only goes there, and what does not."""
     from dptally.laws.registry import mechanism_class, mechanism_names
@@ -73,6 +87,8 @@ def check_engine(
         if not collect:
             raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
         return False
+    if statistics is not None:
+        raise InvalidParameter("sums, means, totals and count='rows' are not computed on Spark yet.")
     if mechanism.cluster is None:
         others = [repr(name) for name in mechanism_names() if mechanism_class(name).cluster is not None]
         raise InvalidParameter(

@@ -183,6 +183,9 @@ RULES: dict[str, Callable[[Guarantee, Guarantee, Any], bool]] = {
     "elements_per_unit": _elements,
     "most_distinct_keys": _distinct,
     "rounds": lambda true, forged, release: forged.rounds == true.rounds,
+    "statistics": lambda true, forged, release: forged.statistics == true.statistics,
+    "totals": lambda true, forged, release: forged.totals == true.totals,
+    "rows_per_unit_and_key": lambda true, forged, release: forged.rows_per_unit_and_key == true.rows_per_unit_and_key,
     "private": lambda true, forged, release: True,  # no file can show it
     "neighbours": lambda true, forged, release: forged.neighbours == true.neighbours,
     "record": lambda true, forged, release: True,  # a ledger answers for it

@@ -121,7 +121,7 @@ def test_counts_after_rounds(seed: int) -> None:
     differing = choose.choice((1, 2))
     stage, noise = _noise(Fraction(choose.randint(8, 30), 10), choose.choice((9, 14)), differing)
     before = [laws for laws in random_release(choose)[0] if len(laws) == 1][:1] or [[Coin(Fraction(4, 5))]]
-    last = convex_above(verifier._of_counts(stage, scale, epsilon)[0], scale)
+    last = convex_above(verifier._at_last(stage, scale, epsilon)[0], scale)
     bounds = verifier._at_all_points(last, scale)
     first = before[0][0]
     checked = verifier._of_sizes if isinstance(first, Coin) else verifier._of_round

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from dptally.errors import DptallyError, InvalidParameter, PrivacyViolation
-from dptally.laws.key_rounds import CountLaw, KeyRounds, ReportingLaw, SizeLaw
+from dptally.laws.key_rounds import KeyRounds
+from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
 from dptally.laws.rounds_plan import SIZES, RoundsPlan, plan_for
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.randomness import SeededBits

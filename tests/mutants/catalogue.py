@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.mutants import around, finite_computers, key_rounds, misra_gries, sample_and_threshold, weighted_sampling
+from tests.mutants import (
+    around,
+    finite_computers,
+    key_rounds,
+    misra_gries,
+    sample_and_threshold,
+    statistics,
+    weighted_sampling,
+)
 from tests.mutants.fault import Fault
 
 __all__ = ["FAULTS", "WITHOUT_FAULT"]
@@ -13,6 +21,7 @@ FAULTS: tuple[Fault, ...] = (
     *misra_gries.FAULTS,
     *finite_computers.FAULTS,
     *key_rounds.FAULTS,
+    *statistics.FAULTS,
     *around.FAULTS,
 )
 

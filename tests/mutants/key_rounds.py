@@ -6,7 +6,7 @@ from tests.mutants.fault import Fault
 
 __all__ = ["FAULTS"]
 
-_VERIFIER, _LAWS, _PAIRS = "verifiers/key_rounds.py", "laws/key_rounds.py", "summaries/unit_pairs.py"
+_VERIFIER, _LAWS, _PAIRS = "verifiers/key_rounds.py", "laws/round_stages.py", "summaries/unit_pairs.py"
 _EXACT, _NUMBERS = "tests/exact/test_key_rounds.py", "tests/exact/test_key_rounds_numbers.py"
 _SETS = "tests/summaries/test_unit_pairs.py::test_all_stages_are_those_of_sets"
 _ENUMERATED = f"{_EXACT}::test_no_enumerated_divergence_exceeds_the_bound[0]"
@@ -90,7 +90,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="rounds-delta-doubled-in-one-round",
         breaks=("rounds: the law of a round stays below its declared function",),
-        file="laws/key_rounds.py",
+        file=_LAWS,
         old="self.weights, self.table = weights, bytes(table)",
         new=(
             "doubled = [min(2 * chance, _WHOLE // 2) if 2 * chance < _WHOLE else chance for chance in "
@@ -110,7 +110,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="rounds-sizes-that-nobody-paid-for",
         breaks=("rounds: sizes that a release states have a stage that paid for them",),
-        file=_LAWS,
+        file="laws/key_rounds.py",
         old="if len(self.sizes) not in (0, paid) or len(set(map(len, self.sizes))) > 1:",
         new="if len(self.sizes) > max(paid, _MOST_STAGES):",
         tests=("tests/laws/test_key_rounds.py::test_forged_facts_are_refused",),
@@ -119,8 +119,8 @@ FAULTS: tuple[Fault, ...] = (
         name="rounds-law-not-verified-before-its-draw",
         breaks=("rounds: a law that is chosen later is verified before anything is drawn from it",),
         file="laws/specs/rounds.py",
-        old='if question.summary != "found_counts":',
-        new='if question.summary == "found_counts":',
+        old="if question.summary not in _LAST:",
+        new="if question.summary in _LAST:",
         tests=("tests/publishing/test_rounds.py::test_a_law_that_the_verifier_refuses_is_not_drawn_from",),
     ),
     # ---- the verifier ----

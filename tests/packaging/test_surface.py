@@ -80,8 +80,10 @@ STANDING_ALONE = {
         "dptally._core",  # one loop of its own, native/outward_steps.cpp
         "dptally.errors",
         "dptally.verifiers.gaussian",
+        "dptally.verifiers.joint_noise",
         "dptally.verifiers.tables",
     },
+    "verifiers/joint_noise.py": {"dptally.errors", "dptally.verifiers.gaussian"},
     "verifiers/sketches.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/sampling.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/loss_measures.py": {"dptally.verifiers.tables"},

@@ -250,7 +250,7 @@ def test_the_ledger_pays_once_for_all_stages(tmp_path: Path) -> None:
 
 def test_a_law_that_the_verifier_refuses_is_not_drawn_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each law is verified before its stage is drawn: a builder that goes wrong in a later round ends the release."""
-    from dptally.laws.key_rounds import ReportingLaw
+    from dptally.laws.round_stages import ReportingLaw
     from dptally.laws.rounds_plan import RoundsPlan
 
     honest, drawn = RoundsPlan.round_law, list[ReportingLaw]()

@@ -12,7 +12,7 @@ import pytest
 
 import dptally
 from dptally.errors import InvalidSource
-from dptally.laws.key_rounds import ReportingLaw
+from dptally.laws.round_stages import ReportingLaw
 from dptally.laws.rounds_plan import SIZES
 from dptally.laws.spec import Question
 from dptally.laws.tables.reporting_curve import Weights

@@ -127,9 +127,66 @@ def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, s
         add_flag(parser, "--keys-only", "release the keys without values")
 
 
-def add_counting(parser: Parser) -> None:
-    """How files are read and counted."""
-    add_value(parser, "--count", "COLUMN", "counts, for data that is already aggregated")
+def add_statistics(parser: Parser) -> None:
+    """What is released of found keys beside their counts."""
+    summed = "sum of a column for every key; what each unit has is clipped into the range; repeat"
+    add_value(parser, "--sum", "COLUMN:LOW..HIGH", summed, action="append", dest="sums")
+    add_value(parser, "--mean", "COLUMN:LOW..HIGH", "the same for a mean over units", action="append", dest="means")
+    add_flag(parser, "--totals", "release how many units there are, and what keys that are not released add up to")
+    rows = "rows that count for one unit and key, with --count rows"
+    add_number(parser, "--max-rows-per-unit-and-key", "M", rows)
+    combined = "what becomes of several rows of a unit and key (default: add for sums, average for means)"
+    add_choice(parser, "--combine-rows", ("add", "average"), combined)
+    share = "share of the budget for selection, counts, totals, or a column such as sum_amount; repeat"
+    add_value(parser, "--share", "PART=SHARE", share, action="append", dest="shares")
+
+
+def statistics_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Sums, means, totals and shares, as the library takes them."""
+    return {
+        "sums": _ranges_of("--sum", arguments.sums),
+        "means": _ranges_of("--mean", arguments.means),
+        "shares": _shares_of(arguments.shares),
+        **given(arguments, "totals max_rows_per_unit_and_key combine_rows"),
+    }
+
+
+def _ranges_of(name: str, texts: list[str] | None) -> dict[str, tuple[str, str]] | None:
+    if texts is None:
+        return None
+    found: dict[str, tuple[str, str]] = {}
+    for text in texts:
+        column, colon, ends = text.rpartition(":")
+        low, dots, high = ends.partition("..")
+        if not (column and colon and low and dots and high):
+            raise InvalidParameter(
+                f"{name} must be COLUMN:LOW..HIGH, such as amount:0..100, got {text!r}; where the range is not known, "
+                "dptally quantile of the column, with the same ledger, finds one privately."
+            )
+        if column in found:
+            raise InvalidParameter(f"{name} names column '{column}' twice.")
+        found[column] = (low, high)
+    return found
+
+
+def _shares_of(texts: list[str] | None) -> dict[str, str] | None:
+    if texts is None:
+        return None
+    found: dict[str, str] = {}
+    for text in texts:
+        part, sign, share = text.rpartition("=")
+        if not (part and sign and share) or part in found:
+            raise InvalidParameter(f"--share must be PART=SHARE, once for each part, such as counts=0.2, got {text!r}.")
+        found[part] = share
+    return found
+
+
+def add_counting(parser: Parser, *, rows: bool = False) -> None:
+    """How files are read and counted; `rows` where rows of a unit may be counted, too."""
+    counted = "counts, for data that is already aggregated"
+    if rows:
+        counted += "; with --unit: units (the default), or rows"
+    add_value(parser, "--count", "COLUMN", counted)
     add_format(parser)
     add_value(parser, "--memory-limit", "SIZE", "for the counting engine, such as 2GB")
 

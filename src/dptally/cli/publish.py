@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli import options
-from dptally.cli.explain import COUNTING, Explanation, expected, explain_release
+from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, statistics_in_words
 from dptally.cli.outputs import deliver, prepare
 from dptally.cli.parser import Commands, add_choice, add_command, add_flag, add_number, add_value
 from dptally.cli.printing import say, say_guarantee
@@ -18,6 +18,7 @@ from dptally.laws.registry import USUAL, mechanism_class, read_mechanism
 
 if TYPE_CHECKING:
     from dptally.laws.spec import Request
+    from dptally.laws.statistics import Statistics
     from dptally.releases.compact_release import CompactRelease
 
 _OF_MECHANISMS = "universe capacity bound strict_time beyond_capacity"
@@ -30,7 +31,8 @@ def add_commands(commands: Commands) -> None:
     options.add_unit(parser)
     options.add_unit_bound(parser, measured=True)
     options.add_release_options(parser, pure=True)
-    options.add_counting(parser)
+    options.add_counting(parser, rows=True)
+    options.add_statistics(parser)
     add_choice(parser, "--engine", ("auto", "polars", "duckdb", "spark"), "what reads and counts", default="auto")
     names = options.MechanismNames(before=(AUTO,))
     add_value(parser, "--mechanism", "NAME", "see above", default=AUTO, choices=names)
@@ -74,6 +76,9 @@ def _publish(arguments: argparse.Namespace) -> None:
     universe, compact answers any key of it (dptally count). Universes: uint64, ipv4, ipv6, uuid, date,
     e164, words:12, strings:4:ACGT, integers:0..99; for dense also a file with the keys.
 
+    --sum, --mean, --totals and --count rows release more of the keys that are found, by the mechanism rounds:
+    sums and means of columns over units, how many units there are, and what the other keys add up to.
+
     dptally publish events.parquet --key query --unit user --epsilon 1 --delta 1e-6 -o release.parquet
     dptally publish hits.csv --key ip --mechanism sparse --universe ipv4 --epsilon 1 -o release.parquet
     """
@@ -92,6 +97,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
         types=options.types_of(arguments),
+        **options.statistics_of(arguments),
         **request.common,
     )
     if arguments.mechanism == AUTO and arguments.unit is not None and not (arguments.json or arguments.quiet):
@@ -112,7 +118,8 @@ def _asked(arguments: argparse.Namespace) -> Request:
     from dptally.request import read_request
 
     return read_request(
-        **options.given(arguments, "epsilon delta max_keys_per_unit key unit nulls"),
+        **options.given(arguments, "epsilon delta max_keys_per_unit key unit nulls count"),
+        **options.statistics_of(arguments),
         values=not arguments.keys_only,
         sampling=options.sampling_of(arguments),
     )
@@ -126,6 +133,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         why = f" Chosen: {why}"
     else:
         mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
+    told = "" if request.statistics is None else f" {statistics_in_words(mechanism.plan(request).law.statistics)}"
     planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
     expect = expected(mechanism.plan(request).planned_law) if planned else ""
     columns = " and ".join(repr(column) for column in arguments.key)
@@ -139,8 +147,14 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         unit=request.unit,
         keys=0 if request.measured and mechanism.measures else request.max_keys_per_unit,
         resources=COUNTING,
-        expect=expect,
+        cost="" if request.statistics is None else _shares_in_words(request.statistics),
+        expect=f"{expect}{told}",
     )
+
+
+def _shares_in_words(asked: Statistics) -> str:
+    shares = ", ".join(f"{name} {100 * float(share):.3g} %" for name, share in asked.parts.items())
+    return f"Shares of the budget: {shares}."
 
 
 def _sanitize(arguments: argparse.Namespace) -> None:

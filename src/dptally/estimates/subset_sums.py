@@ -36,6 +36,7 @@ class Sum:
         counters: whether counts are those of a sketch that fall short of frequencies by an amount that is not told.
         extrapolation: None unless asked for by `kind`: the sum of weights that would also stand for keys that were not
             released. It has no interval; see `dptally.estimates.subset_sums.estimate_sum`.
+        total: estimate, lower and upper bound for all keys, released or not, where a release has totals; else None.
     """
 
     estimate: float
@@ -47,6 +48,7 @@ class Sum:
     complete: bool = False
     counters: bool = False
     extrapolation: float | None = None
+    total: tuple[float, float, float] | None = None
 
     def __str__(self) -> str:
         return self.in_words()
@@ -74,6 +76,9 @@ class Sum:
             )
         if self.complete:
             return text + " No key is left out: all keys of the public list are released."
+        if self.total is not None:
+            estimate, lower, upper = map(_number, self.total)
+            return f"{text} All keys, released or not, add up to {estimate}, {sure} interval {lower} to {upper}."
         return text + (
             " Keys that were not released are not included: this release does not tell how many there are, or what "
             "they add up to."

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dptally.laws.key_errors import KeyErrors, Reports
     from dptally.laws.node_sums import NodeSums
     from dptally.laws.sampling_schemes import Scheme
+    from dptally.laws.statistics_law import StatisticsLaw
     from dptally.privacy.spending import Part
     from dptally.randomness import BitSource
     from dptally.verifiers.profiles import Profile
@@ -145,6 +146,7 @@ class Law(Reporting):
     threshold: int = 1  # the smallest value that is reported; it may take the law's table to know
     rate: Fraction | None = None  # with which probability a unit is kept before values are counted; None where all are
     keep: int | None = None  # how many keys are released at most; None for any number
+    statistics: StatisticsLaw | None = None  # what is released of keys beside counts
     universe: str | None = None  # name of the universe all of whose keys take part; None where those of the data do
     universe_size: int | None = None  # how many keys it has
 

@@ -6,32 +6,25 @@ Statement and proof of the guarantee are in `dptally.verifiers.key_rounds`; how 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_delta, as_epsilon
 from dptally.laws.base import EstimatorKind, FrequencyFunction, Law, as_frequencies, as_frequency, read_flag
-from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.estimators import Weights as EstimatorWeights
 from dptally.laws.estimators import only_most_likely
-from dptally.laws.gaussian_histogram import LARGEST_REACH, noise_masses
 from dptally.laws.inversion import FrequencyEstimates
+from dptally.laws.round_stages import StageLaw, packed, read_stage, unpacked
 from dptally.laws.tables.certified_table import CertifiedNoise
-from dptally.laws.tables.reporting_curve import Weights
-from dptally.laws.tables.two_sided_geometric import noise_table
-from dptally.laws.thresholded_noise import read_entries
 from dptally.privacy.spending import Part
 from dptally.verifiers.declared_profile import DeclaredProfile
-from dptally.verifiers.key_rounds import CountStage, RoundStage, Scale, SizeStage, certify_key_rounds
+from dptally.verifiers.key_rounds import Scale, certify_key_rounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,137 +34,10 @@ if TYPE_CHECKING:
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
-__all__ = ["CountLaw", "KeyRounds", "ReportingLaw", "SizeLaw"]
+__all__ = ["KeyRounds"]
 
 _WHOLE = 1 << 128
-_SPARE_BITS = 70  # the noise on counts is cut where its tails cost less than 2^-70 of delta
-_SIGMA_BITS = 24
-_ZERO = 1 << 40  # added to sizes while they are drawn, so that noise is not cut at 0
 _MOST_STAGES, _MOST_BINS, _LARGEST_COUNT = 16, 64, 1 << 62
-
-
-class SizeLaw:
-    """Counts of units by size, plus two-sided geometric noise. A unit is in one bin at most.
-
-    Noise of ratio r is drawn as it is, but for values below -2^40, which are all reported as that.
-    """
-
-    kind: Literal["sizes"] = "sizes"
-
-    def __init__(self, loss: Fraction) -> None:
-        self.loss, self.noise = loss, ClampedGeometric(loss)
-
-    @property
-    def stage(self) -> SizeStage:
-        """What the verifier sees."""
-        return SizeStage(self.noise.ratio)
-
-    @property
-    def deviation(self) -> float:
-        """Of the noise."""
-        return math.sqrt(2) / float(self.loss)
-
-    def facts(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"kind": self.kind, "loss": str(self.loss)}
-
-    def draw(self, counts: NDArray[np.int64], bits: BitSource) -> list[int]:
-        """One noisy count for each bin, which may be negative."""
-        return [int(count) - _ZERO for count in self.noise.draw(as_frequencies(counts) + _ZERO, bits)]
-
-
-class ReportingLaw:
-    """Report a key with a probability that grows with its sum of weights, from a table of integers over 2^128."""
-
-    kind: Literal["round"] = "round"
-    scheme = rate = None
-
-    def __init__(self, weights: Weights, table: bytes) -> None:
-        self.weights, self.table = weights, bytes(table)
-        words = np.frombuffer(self.table, dtype="<u8").reshape(-1, 2)
-        self._low, self._high = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
-
-    @property
-    def stage(self) -> RoundStage:
-        """What the verifier sees."""
-        return RoundStage(self.weights.low, self.weights.high, self.weights.multiple, self.table)
-
-    @cached_property
-    def _chances(self) -> list[int]:
-        return read_entries(self.table)
-
-    def chance(self, total: int) -> Fraction:
-        """The exact probability to report a key whose weights add up to this."""
-        return Fraction(self._chances[total], _WHOLE) if total < len(self._chances) else Fraction(1)
-
-    @property
-    def certain(self) -> int:
-        """From this sum on keys are always reported."""
-        return len(self._high)
-
-    def facts(self) -> dict[str, Any]:
-        """As plain data."""
-        weights = self.weights
-        sizes = {"low": weights.low, "high": weights.high, "multiple": weights.multiple}
-        return {"kind": self.kind, **sizes, "table": base64.b64encode(self.table).decode()}
-
-    def draw(self, sums: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        """1 for each key that is reported, else 0.
-
-        Postcondition: for uniform words, results are independent, and a key of sum w is reported with exactly the
-        probability of the table. Each draw takes 128 random bits, whatever the sum.
-        """
-        given = as_frequencies(sums)
-        words = bits.words(2 * len(given)).reshape(-1, 2)
-        place = np.minimum(given, self.certain - 1)
-        high, low = self._high[place], self._low[place]
-        below = (words[:, 1] < high) | ((words[:, 1] == high) & (words[:, 0] < low))
-        reported: NDArray[np.int64] = (below | (given >= self.certain)).astype(np.int64)
-        return reported
-
-
-class CountLaw:
-    """Counts of found keys plus Gaussian noise, rounded, and at least 1: a key that was found occurs.
-
-    Args:
-        sigma: deviation of the noise.
-        differing: how many found keys of a unit are counted.
-        reach: the largest noise.
-    """
-
-    kind: Literal["counts"] = "counts"
-    scheme = rate = None
-
-    def __init__(self, sigma: Fraction, differing: int, reach: int) -> None:
-        if not (0 < sigma <= LARGEST_REACH and 1 <= reach <= LARGEST_REACH and 1 <= differing <= LARGEST_REACH):
-            raise InvalidParameter("epsilon is too small: the noise on counts would have too many values.")
-        self.sigma, self.differing, self.reach = sigma, differing, reach
-
-    @classmethod
-    def within(cls, sigma: float, differing: int, epsilon: Fraction, delta: Fraction) -> Self:
-        """Rounded up to 24 bits, and cut where its tails do not matter."""
-        scale = Fraction(2) ** (_SIGMA_BITS - math.frexp(sigma)[1])
-        spread = math.sqrt(2 * (_SPARE_BITS * math.log(2) + math.log(differing / delta) + 3 * epsilon))
-        return cls(math.ceil(Fraction(sigma) * scale) / scale, differing, math.ceil(sigma * spread) + 2)
-
-    @cached_property
-    def table(self) -> bytes:
-        """P[D <= d] in units of 2^-128 for d = 0 .. 2R - 1, D = R - Z."""
-        return noise_table(noise_masses(self.sigma, self.reach))
-
-    @cached_property
-    def cumulative(self) -> list[int]:
-        """P[D <= d] for d = 0 .. 2R; the last is 2^128."""
-        return [*read_entries(self.table), _WHOLE]
-
-    @property
-    def stage(self) -> CountStage:
-        """What the verifier sees."""
-        return CountStage(self.table, self.reach, self.sigma, self.differing)
-
-    def facts(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"kind": self.kind, "sigma": str(self.sigma), "differing": self.differing, "reach": self.reach}
 
 
 class KeyRounds(Law):
@@ -209,16 +75,17 @@ class KeyRounds(Law):
         delta: Fraction,
         scale: Scale,
         declared: Sequence[Sequence[int]],
-        stages: Sequence[SizeLaw | ReportingLaw | CountLaw],
+        stages: Sequence[StageLaw],
         sizes: Sequence[Sequence[int]] = (),
     ) -> None:
         self.epsilon, self.delta, self.scale = as_epsilon(epsilon), as_delta(delta), scale
         self.declared, self.stages = tuple(map(tuple, declared)), tuple(stages)
         self.sizes = tuple(map(tuple, sizes))
         self.rounds = [law for law in self.stages if law.kind == "round"]
-        counts = [law for law in self.stages if law.kind == "counts"]
+        counts = [law.counts for law in self.stages if law.kind in ("counts", "statistics")]
         self.values = bool(counts)
         self.counts = counts[0] if counts else None
+        self.statistics = next((law for law in self.stages if law.kind == "statistics"), None)
         if not self.rounds:
             raise InvalidParameter("a release in rounds needs a round.")
 
@@ -242,7 +109,7 @@ class KeyRounds(Law):
             "delta": str(self.delta),
             "values": self.values,
             "scale": [scale.density, scale.below, scale.above],
-            "declared": [_packed(function) for function in self.declared],
+            "declared": [packed(function) for function in self.declared],
             "stages": [law.facts() for law in self.stages],
             "sizes": [list(counts) for counts in self.sizes],
         }
@@ -250,8 +117,8 @@ class KeyRounds(Law):
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Self:
         """Back from plain data; `certify` says whether it is a law that guarantees something."""
-        stages = [_STAGES[each["kind"]](each) for each in _listed(facts["stages"], _MOST_STAGES)]
-        declared = [_unpacked(each) for each in _listed(facts["declared"], _MOST_STAGES)]
+        stages = [read_stage(each) for each in _listed(facts["stages"], _MOST_STAGES)]
+        declared = [unpacked(each) for each in _listed(facts["declared"], _MOST_STAGES)]
         sizes = [_listed(counts, _MOST_BINS) for counts in _listed(facts["sizes"], _MOST_STAGES)]
         if not all(isinstance(n, int) and abs(n) <= _LARGEST_COUNT for counts in sizes for n in counts):
             raise InvalidParameter("sizes of units must be counts.")
@@ -308,7 +175,7 @@ class KeyRounds(Law):
             return found
         reached, before = self.counts.cumulative, 0
         for drop, here in enumerate(reached):
-            value = max(1, count + self.counts.reach - drop)
+            value = max(1, self.counts.grain * (count // self.counts.grain + self.counts.reach - drop))
             found[value] = found.get(value, Fraction(0)) + reported * Fraction(here - before, _WHOLE)
             before = here
         return found
@@ -333,7 +200,7 @@ class KeyRounds(Law):
             return FrequencyEstimates(None, np.ones(len(values), dtype=np.int64), None)
         # P[Z >= q] = P[D <= R - q]: the largest q that is not too unlikely.
         reached, allowed = self.counts.cumulative, beta / 2 * _WHOLE
-        width = self.counts.reach - bisect_right(reached, allowed)
+        width = (self.counts.reach - bisect_right(reached, allowed)) * self.counts.grain + self.counts.grain // 2
         if len(values) and int(values.max()) - width > _LARGEST_COUNT:
             raise InvalidParameter("a value of the release cannot have come from its law.")
         return FrequencyEstimates(values.copy(), np.maximum(values - width, 1), values + width)
@@ -346,7 +213,7 @@ class KeyRounds(Law):
         """Values with their probabilities, and their weights in a sum."""
         assert self.counts is not None  # noqa: S101 - asked for where there are values
         reached = np.array([here / _WHOLE for here in self.counts.cumulative])
-        values = np.maximum(1.0, frequency + self.counts.reach - np.arange(len(reached)))
+        values = np.maximum(1.0, frequency + self.counts.grain * (self.counts.reach - np.arange(len(reached))))
         chance = float(self.reporting_probability(frequency))
         return values, np.diff(reached, prepend=0.0) * chance, values / max(chance, 2.0**-60)
 
@@ -369,55 +236,7 @@ class _MostLikely(EstimatorWeights):
         return self._wanted(count) / law.reporting_probability(count)
 
 
-# ---- plain data ----
-
-
-def _packed(function: Sequence[int]) -> str:
-    return base64.b64encode(b"".join(value.to_bytes(16, "little") for value in function)).decode()
-
-
-def _unpacked(text: object) -> list[int]:
-    return read_entries(_bytes(text))
-
-
-def _bytes(text: object) -> bytes:
-    try:
-        return base64.b64decode(str(text), validate=True)
-    except binascii.Error:
-        raise InvalidParameter("a table of a release in rounds is damaged.") from None
-
-
 def _listed(found: object, most: int) -> list[Any]:
     if not isinstance(found, list) or len(found) > most:
         raise InvalidParameter("a release in rounds has no such stages.")
     return found
-
-
-def _whole(number: object) -> int:
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise InvalidParameter("a size of a release in rounds is no whole number.")
-    return number
-
-
-def _read_round(facts: dict[str, Any]) -> ReportingLaw:
-    table = _bytes(facts["table"])
-    if not table or len(table) % 16:
-        raise InvalidParameter("a table of a release in rounds is damaged.")
-    low, high, multiple = (_whole(facts[name]) for name in ("low", "high", "multiple"))
-    if not (1 <= low <= high <= 4096 and 1 <= multiple <= 64):
-        raise InvalidParameter("a round has no such sizes.")
-    return ReportingLaw(Weights(low, high, multiple), table)
-
-
-def _read_fraction(text: object) -> Fraction:
-    numerator, _, denominator = str(text).partition("/")
-    return Fraction(int(numerator), int(denominator or "1"))
-
-
-_STAGES: dict[str, Callable[[dict[str, Any]], SizeLaw | ReportingLaw | CountLaw]] = {
-    "sizes": lambda facts: SizeLaw(_read_fraction(facts["loss"])),
-    "round": _read_round,
-    "counts": lambda facts: CountLaw(
-        _read_fraction(facts["sigma"]), _whole(facts["differing"]), _whole(facts["reach"])
-    ),
-}

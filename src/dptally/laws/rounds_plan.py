@@ -12,15 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import PrivacyViolation
-from dptally.laws.key_rounds import CountLaw, ReportingLaw, SizeLaw
+from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
+from dptally.laws.statistics_law import StatisticsLaw
 from dptally.laws.tables.reporting_curve import Chain, Shape, Weights, propose
 from dptally.verifiers.key_rounds import Scale, check_stage
+
+if TYPE_CHECKING:
+    from dptally.laws.statistics import Statistics
 
 __all__ = ["SIZES", "RoundsPlan", "Stage", "plan_for"]
 
@@ -60,13 +64,16 @@ class RoundsPlan:
         delta: for the unit.
         values: whether counts of the found keys are released, too.
         bound: how many keys of a unit are kept in each round; None to measure sizes.
+        last: share of the budget for what is released of found keys; None for the usual one.
     """
 
-    def __init__(self, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
+    def __init__(
+        self, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None, last: float | None = None
+    ) -> None:
         self.epsilon, self.delta, self.values, self.bound = epsilon, delta, values, bound
         self.chain = Chain(float(epsilon), float(delta))
         self.scale = Scale(self.chain.density, self.chain.below, self.chain.above)
-        self.stages = _stages(values=values, measured=bound is None)
+        self.stages = _stages(values=values, bound=bound, last=last)
         self._order = Shape.order_for(float(epsilon), float(delta))
         self._divergence, self.declared = self._largest()
 
@@ -98,6 +105,17 @@ class RoundsPlan:
         """The noise on counts, where so many of a unit's found keys are counted."""
         shift = math.sqrt(2 * self.stages[-1].share * self._divergence / self._order)
         return CountLaw.within(math.sqrt(differing) / shift, differing, self.epsilon, self.delta)
+
+    def statistics_law(self, asked: Statistics, differing: int, cap: int) -> StatisticsLaw:
+        """The noise on everything that is released of found keys and of the whole.
+
+        Args:
+            asked: what that is.
+            differing: how many found keys of a unit are counted.
+            cap: how many keys of a unit that were not found are counted.
+        """
+        shift = _SPARE * math.sqrt(2 * self.stages[-1].share * self._divergence / self._order)
+        return StatisticsLaw.within(asked, shift, differing, cap, self.epsilon, self.delta)
 
     def weights(self, place: int, counts: Sequence[int] | None) -> Weights:
         """The sizes of a round, from released counts of units by size; None where the bound is given.
@@ -132,9 +150,20 @@ class RoundsPlan:
         if counts is None:
             assert self.bound is not None  # noqa: S101
             return self.bound
-        units = self._units(len(self.stages) - 2, counts)
+        return self._most_keys(len(self.stages) - 2, counts, unknown=_UNKNOWN.high)
+
+    def capped(self, outputs: Sequence[Sequence[int]]) -> int:
+        """How many keys of a unit that were not found are counted, from released sizes before the last round."""
+        if self.bound is not None:
+            return self.bound
+        before = max(place for place, stage in enumerate(self.stages) if stage.kind == "round") - 1
+        return self._most_keys(before, outputs[before], unknown=_UNKNOWN.low)
+
+    def _most_keys(self, place: int, counts: Sequence[int], *, unknown: int) -> int:
+        """How many keys nearly all units have at most."""
+        units = self._units(place, counts)
         if not units.any():
-            return _UNKNOWN.high
+            return unknown
         reached = np.cumsum(units) / units.sum()
         return SIZES[int(np.argmax(reached >= _KEPT))]
 
@@ -194,7 +223,7 @@ class RoundsPlan:
         references = _REFERENCES if self.bound is None else ((self.bound, 1.0),)
         for place in reversed(range(len(self.stages))):
             stage, shift = self.stages[place], math.sqrt(2 * self.stages[place].share * divergence / self._order)
-            if stage.kind == "counts":
+            if stage.kind == "counts":  # or more, with noise for the same shift
                 function = chain.gaussian(shift)
             elif stage.kind == "sizes":
                 function = chain.coin(function, shift)
@@ -210,9 +239,11 @@ class RoundsPlan:
 
 
 @lru_cache(maxsize=32)
-def plan_for(epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> RoundsPlan:
+def plan_for(
+    epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None, last: float | None = None
+) -> RoundsPlan:
     """The plan, made once for a setting."""
-    return RoundsPlan(epsilon, delta, values=values, bound=bound)
+    return RoundsPlan(epsilon, delta, values=values, bound=bound, last=last)
 
 
 @lru_cache(maxsize=4096)
@@ -220,15 +251,21 @@ def _half_point(low: int, high: int, shape: Shape) -> float:
     return propose(Weights(low, high, 2 if low < high else 1), shape, half_only=True).half
 
 
-def _stages(*, values: bool, measured: bool) -> tuple[Stage, ...]:
-    spent = (sum(_MEASURED) + _FOUND_SIZES * values) * measured + _COUNTS * values
+def _stages(*, values: bool, bound: int | None, last: float | None) -> tuple[Stage, ...]:
+    measured, counts = bound is None, _COUNTS
+    rounds = list(zip(_ROUNDS, _NEW_KEYS, _MEASURED, strict=True))
+    if last is not None:
+        counts = last - _FOUND_SIZES * measured
+        if bound == 1:  # a unit has spent its only key on the first round
+            rounds = [(1.0, 1.0, 0.0)]
+    spent = (sum(_MEASURED) + _FOUND_SIZES * values) * measured + counts * values
     found: list[Stage] = []
-    for share, new_keys, size in zip(_ROUNDS, _NEW_KEYS, _MEASURED, strict=True):
+    for share, new_keys, size in rounds:
         if measured:
             found.append(Stage("sizes", size))
         found.append(Stage("round", share * (1 - spent), new_keys))
     if values and measured:
         found.append(Stage("sizes", _FOUND_SIZES))
     if values:
-        found.append(Stage("counts", _COUNTS))
+        found.append(Stage("counts", counts))
     return tuple(found)

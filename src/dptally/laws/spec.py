@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dptally.laws.sampling_schemes import Scheme
+    from dptally.laws.statistics import Statistics
     from dptally.verifiers.compact import CompactCertificate
     from dptally.verifiers.tables import Certificate
 
@@ -50,6 +51,7 @@ class Request:
         total: for planning, the supposed number of occurrences, which a sampling rate may be set from.
         merged: whether a sketch is made of parts that are merged, as on a cluster.
         measured: whether the keys of a unit have no stated bound, so that a mechanism that measures sizes may do so.
+        statistics: sums, means, totals and counts of rows, or None.
     """
 
     epsilon: Fraction
@@ -63,6 +65,7 @@ class Request:
     total: int | None = None
     merged: bool = False
     measured: bool = False
+    statistics: Statistics | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +195,10 @@ class Spec:
         """Refuse key columns by their declared names and types, before a row is read."""
         del schema
 
+    def check_count(self, count: str | None) -> None:
+        """Refuse data that is aggregated already, where rows are needed."""
+        del count
+
     # ---- planning ----
 
     @property
@@ -243,6 +250,7 @@ class Mechanism:
         kind: of release.
         automatic: whether "auto" may choose it for units with several keys.
         measures: whether it measures how many keys units have, where no bound is stated.
+        statistics: whether it releases sums, means, totals and counts of rows.
         trees: whether it has a law for the counts of a tree, or of a search in rounds.
         listed: whether its `universe` may be a list of keys.
         bounded_memory: whether memory does not grow with the number of distinct keys.
@@ -264,6 +272,7 @@ class Mechanism:
     kind: ClassVar[str] = "table"
     automatic: ClassVar[bool] = False
     measures: ClassVar[bool] = False
+    statistics: ClassVar[bool] = False
     trees: ClassVar[bool] = False
     listed: ClassVar[bool] = False
     bounded_memory: ClassVar[bool] = False
@@ -312,4 +321,8 @@ class Mechanism:
             raise InvalidParameter(f"mechanism {self.name!r} always releases values with the keys.")
         if request.sampling is not None and not self.sampled:
             raise InvalidParameter(f"sampling needs the mechanism 'weighted_sample', got {self.name!r}.")
+        if request.statistics is not None and not self.statistics:
+            raise InvalidParameter(
+                f"sums, means, totals and count='rows' need the mechanism 'rounds', got {self.name!r}."
+            )
         return Fraction(0) if self.pure else as_delta(request.delta)

@@ -58,6 +58,9 @@ CONDITIONS: Mapping[str, int | Fraction | None] = {
     "elements_per_unit": 1,
     "most_distinct_keys": None,
     "rounds": 1,
+    "statistics": 0,
+    "totals": 0,
+    "rows_per_unit_and_key": 1,
 }
 """Facts that belong to some mechanisms, and what they are where a guarantee does not name them."""
 
@@ -86,6 +89,9 @@ class Guarantee:
             - most_distinct_keys: the number of distinct keys that the data was declared to have at most, where the
               guarantee compares such data sets only; None where it compares all.
             - rounds: in how many rounds keys were looked for; `max_keys_per_unit` is for each of them.
+            - statistics: how many sums and means of columns were released for each key.
+            - totals: 1 where the number of units and of keys that were not released was, else 0.
+            - rows_per_unit_and_key: how many rows of a unit and key were counted at most.
     """
 
     epsilon: Fraction
@@ -160,9 +166,23 @@ class Guarantee:
                 f" Data sets with at most {self.most_distinct_keys:,} distinct keys are compared; that the data is one "
                 "of them was declared to be public knowledge."
             )
+        parts = self._parts()
+        if parts:
+            return f" It covers {parts} together."
         if self.spent_on_size:
             return f" Of epsilon, {_readable(self.spent_on_size)} was spent on the estimate that set the sampling rate."
         return ""
+
+    def _parts(self) -> str:
+        """Everything that one budget has paid for, where that is more than keys and their counts."""
+        rows, statistics = self.rows_per_unit_and_key, self.statistics
+        if not (statistics or self.totals or rows > 1):
+            return ""
+        found = ["the choice of keys", "counts" if rows == 1 else f"counts of at most {rows:,} rows per unit and key"]
+        if statistics:
+            found.append("a clipped sum or mean" if statistics == 1 else f"{statistics} clipped sums and means")
+        found += ["totals"] * self.totals
+        return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
 def guarantee_in_words(epsilon: Fraction, delta: Fraction, *, change: str) -> str:

@@ -109,6 +109,14 @@ class Release:
         """The value of one key with a confidence interval; None for a key that was not released."""
         raise self._refusal("count")
 
+    def totals(self, *, confidence: object = 0.95) -> pl.DataFrame:
+        """How many there are in all, released or not."""
+        raise self._refusal("totals")
+
+    def by(self, *columns: str, confidence: object = 0.95) -> pl.DataFrame:
+        """Counts of groups of released keys."""
+        raise self._refusal("by")
+
     def sum(self, *args: Any, **kwargs: Any) -> Sum:
         """Sum of counts over selected keys, with a confidence interval."""
         raise self._refusal("sum")

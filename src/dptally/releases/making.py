@@ -33,4 +33,4 @@ def make_release(spec: Any, asked: Question, outputs: Sequence[Any], guarantee: 
     # A law that samples remembers rows it has drawn from, which are true counts: a fresh one goes out.
     law = asked.law if asked.law.scheme is None else law_from_facts(asked.law.facts())
     law, certificate = found.get("law", law), found.get("certificate", asked.certificate)
-    return TableRelease(found["rows"], guarantee, certificate, law, found.get("shortfall"))
+    return TableRelease(found["rows"], guarantee, certificate, law, found.get("shortfall"), found.get("numbers"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
@@ -28,6 +29,8 @@ from dptally.privacy.guarantee import Guarantee
 from dptally.privacy.stored_facts import read_certificate, read_guarantee
 from dptally.releases.base import Count, Release, Summary
 from dptally.releases.released_rows import check_against_table, check_rows
+from dptally.releases.released_statistics import ReleasedStatistics
+from dptally.releases.roll_ups import rolled_up
 from dptally.verifiers.guarantees import verify_table
 from dptally.verifiers.tables import Certificate
 
@@ -63,6 +66,7 @@ class TableRelease(Release):
         certificate: Certificate,
         law: Law,
         shortfall: Shortfall | None = None,
+        numbers: Mapping[str, NDArray[np.int64]] | None = None,
     ) -> None:
         self._rows = rows
         self.key = tuple(name for name in rows.column_names if name != "value")
@@ -71,6 +75,7 @@ class TableRelease(Release):
         self.certificate = certificate
         self.law = law
         self.shortfall = shortfall
+        self._statistics = None if law.statistics is None else ReleasedStatistics(law.statistics, numbers or {})
 
     def __len__(self) -> int:
         """How many keys were released."""
@@ -83,14 +88,19 @@ class TableRelease(Release):
 
     def to_arrow(self, *, confidence: object = 0.95) -> pa.Table:
         """The table as a PyArrow table; see `table`."""
-        return self._with_bounds(self._rows, estimate_frequencies(self.law, self._values, confidence, self.shortfall))
+        found = estimate_frequencies(self.law, self._values, confidence, self.shortfall)
+        return self._with_bounds(self._rows, found, 1 - as_confidence(confidence))
 
-    def _with_bounds(self, rows: pa.Table, found: FrequencyEstimates) -> pa.Table:
-        """Some of the rows, with their estimates and bounds."""
+    def _with_bounds(
+        self, rows: pa.Table, found: FrequencyEstimates, beta: Fraction, places: NDArray[np.int64] | None = None
+    ) -> pa.Table:
+        """Some of the rows, with their estimates and bounds; those of statistics are missed with beta."""
         nothing = pa.nulls(len(rows), type=pa.int64())
         table = rows if self.law.values else rows.set_column(len(self.key), "value", nothing)
         for name, column in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
             table = table.append_column(name, nothing if column is None else integer_column(column))
+        for name, numbers in ({} if self._statistics is None else self._statistics.columns(beta, places)).items():
+            table = table.append_column(name, pa.array(numbers))
         return table
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
@@ -103,7 +113,8 @@ class TableRelease(Release):
 
         Returns:
             polars.DataFrame: key column(s); `value`, what was drawn; `estimate`, the frequency that makes this value
-            most likely; `lower` and `upper`. All but `lower` are null when values were not asked for.
+            most likely; `lower` and `upper`. All but `lower` are null when values were not asked for. Sums and means
+            follow, as `sum_amount`, `sum_amount_lower`, `sum_amount_upper`; each has an interval of its own.
         """
         import polars as pl
 
@@ -158,7 +169,54 @@ class TableRelease(Release):
             kind=kind,
             confidence=confidence,
         )
-        return replace(found, counters=self._of_counters)
+        found = replace(found, counters=self._of_counters)
+        plain = of in (None, "count") and times is None and not by_value
+        if self._statistics is None or not plain:
+            return found
+        return self._statistics.sum_of(found, chosen, 1 - as_confidence(confidence), everything=where is None)
+
+    def totals(self, *, confidence: object = 0.95) -> pl.DataFrame:
+        """How many there are in all: units, pairs of a unit and a key, and the pairs whose key was not released.
+
+        Pairs are those that were counted: at most as many keys of a unit as the release counts. `other` is what all
+        keys that were not released add up to, `pairs` what all keys do.
+
+        Returns:
+            polars.DataFrame: rows "units", "pairs" and "other" with the columns `name`, `estimate`, `lower`, `upper`.
+
+        Raises:
+            InvalidParameter: the release was published without totals.
+        """
+        if self._statistics is None:
+            raise InvalidParameter(
+                "this release does not tell how many there are in all; publish with totals=True to have it measured."
+            )
+        return self._statistics.totals(1 - as_confidence(confidence))
+
+    def by(self, *columns: str, confidence: object = 0.95) -> pl.DataFrame:
+        """Counts, sums and means of groups of released keys: those that agree in some of the key columns.
+
+        Keys that were not released are not included. A unit counts once for every released key that it has, so that
+        counts of a group are of pairs of a unit and a key, and means are over such pairs.
+
+        Args:
+            columns: names of key columns.
+            confidence: of each interval.
+
+        Returns:
+            polars.DataFrame: the columns, sorted by them; `keys`, how many released keys were added up; `estimate`,
+            `lower`, `upper`; then sums and means as in `table`.
+        """
+        unknown = next((name for name in columns if name not in self.key), None)
+        if not columns or unknown is not None:
+            raise InvalidParameter(f"by takes names of key columns, which are {', '.join(self.key)}.")
+        if not self.law.values:
+            raise InvalidParameter("by needs values, and this release has none.")
+
+        def one(places: NDArray[np.int64]) -> Sum:
+            return estimate_sum(self.law, self._values[places], shortfall=self.shortfall, confidence=confidence)
+
+        return rolled_up(self._rows.select(list(columns)), one, self._statistics, 1 - as_confidence(confidence))
 
     @property
     def _of_counters(self) -> bool:
@@ -241,7 +299,8 @@ class TableRelease(Release):
 
         order = np.argsort(-self._values, kind="stable")[:n]
         found = estimate_together(self.law, self._values[order], confidence, self.shortfall, among=len(self))
-        return pl.DataFrame(pl.from_arrow(self._with_bounds(self._rows.take(order), found)))
+        beta = (1 - as_confidence(confidence)) / max(1, len(self))
+        return pl.DataFrame(pl.from_arrow(self._with_bounds(self._rows.take(order), found, beta, order)))
 
     def top_in_words(self, *, confidence: object = 0.95) -> str:
         """Which kind of confidence intervals `top` gives, in words for those who read them."""
@@ -358,6 +417,8 @@ class TableRelease(Release):
         try:
             check_rows(self._rows, law)
             check_against_table(self._rows, law, self.shortfall)
+            if self._statistics is not None:
+                self._statistics.check(self._values)
         except ValueError as error:
             raise PrivacyViolation(f"the release holds rows that its law cannot have given: {error}.") from None
         return found
@@ -367,11 +428,15 @@ class TableRelease(Release):
     def facts(self) -> dict[str, Any]:
         """Names of the key columns, the law, and how far a sketch falls short."""
         shortfall = None if self.shortfall is None else asdict(self.shortfall)
-        return {"key": list(self.key), "law": self.law.facts(), "shortfall": shortfall}
+        found = {"key": list(self.key), "law": self.law.facts(), "shortfall": shortfall}
+        return found if self._statistics is None else {**found, "numbers": self._statistics.facts()}
 
     def stored_rows(self) -> pa.Table:
-        """The key columns, then `value`, `estimate`, `lower`, `upper` (confidence 95 %); the last three for readers."""
-        return self.to_arrow()
+        """The key columns, then `value`, `estimate`, `lower`, `upper` (confidence 95 %); the last three for readers.
+
+        So are sums and means; they come from the noisy integers of the columns after them.
+        """
+        return self.to_arrow() if self._statistics is None else self._statistics.stored(self.to_arrow())
 
     @classmethod
     def from_facts(cls, table: pa.Table, facts: dict[str, Any]) -> Self:
@@ -381,14 +446,18 @@ class TableRelease(Release):
         certificate = read_certificate(facts["certificate"], Certificate)
         shortfall = _read_shortfall(facts.get("shortfall"))
         key = [str(name) for name in facts["key"]]
-        if key != [name for name in table.column_names if name not in RESERVED_COLUMNS]:
+        own = RESERVED_COLUMNS if law.statistics is None else (*RESERVED_COLUMNS, *law.statistics.column_names)
+        if key != [name for name in table.column_names if name not in own]:
             raise ValueError("not the names of key columns")
         rows = table.select([*key, "value"])
         values = rows.column("value").cast(pa.int64())
         values = values if law.values else pc.fill_null(values, 1)
         rows = rows.set_column(len(key), "value", values).replace_schema_metadata(None).combine_chunks()
         check_rows(rows, law)
-        return cls(rows, guarantee, certificate, law, shortfall)
+        numbers = None
+        if law.statistics is not None:
+            numbers = ReleasedStatistics.read(law.statistics, table, facts["numbers"]).numbers
+        return cls(rows, guarantee, certificate, law, shortfall, numbers)
 
     def plot(self, n: int = 20, *, confidence: object = 0.95) -> Chart:
         """A picture: the n most frequent keys with confidence intervals, and the chance of a key to be released.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from dptally.errors import InvalidParameter, InvalidSource
 
+_MOST_STEPS = f"{2.0**60!r}::DOUBLE"  # of one row
 MAXIMUM_COUNT = 1 << 62  # most units one key may have: leaves room to add without wrapping around
 
 _INTEGERS = frozenset({
@@ -86,6 +87,20 @@ def unsupported(name: str, type_name: str) -> InvalidSource:
         f"column '{name}' has the type {family}, which cannot be a key or a unit; "
         "convert it to text, numbers, dates or times first."
     )
+
+
+def fine_expression(expression: str, name: str, duckdb_type: str, scale: float) -> str:
+    """Return SQL for a number in fine steps, of which `scale` are worth 1; null where it is null or NaN.
+
+    A row counts at most 2^60 steps either way, infinities too, so that integers can be added up in any order.
+    """
+    numbers = _INTEGERS | _FLOATS | {"HUGEINT", "UHUGEINT", "BOOLEAN", '"NULL"', "NULL"}
+    if duckdb_type not in numbers and not _DECIMAL.fullmatch(duckdb_type):
+        family = "text" if duckdb_type == "VARCHAR" else duckdb_type.split("(")[0]
+        raise InvalidSource(f"column '{name}' must hold numbers to be summed or averaged, not {family}.")
+    number = f"CAST({expression} AS DOUBLE)"
+    steps = f"round(greatest(least({number} * {scale!r}::DOUBLE, {_MOST_STEPS}), -{_MOST_STEPS}))"
+    return f"CASE WHEN {number} IS NOT NULL AND NOT isnan({number}) THEN CAST({steps} AS BIGINT) END"
 
 
 def count_expression(expression: str, name: str, duckdb_type: str, *, text: bool) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from dptally.sources.columns import quote_identifier, require_columns
 from dptally.sources.engine import Session
 from dptally.sources.postgresql import open_postgresql
 from dptally.sources.scan import Scan
-from dptally.sources.selection import Selection, selection_of
+from dptally.sources.selection import Selection
 from dptally.sources.sqlite_files import open_sqlite
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://")
@@ -36,20 +35,10 @@ def is_database(source: object) -> bool:
     return found is not None and found[1].lower() in _KINDS
 
 
-def open_database(
-    url: str,
-    *,
-    key: Sequence[str],
-    unit: str | None,
-    count: str | None,
-    table: str | None,
-    query: str | None,
-    identified: str | None = None,
-) -> Scan:
+def open_database(url: str, selection: Selection, *, identified: str | None = None) -> Scan:
     """Look up the columns of a table or query; its rows are read later, by a connection of their own.
 
-    A table is a name such as "events" or "schema.events", where a part in double quotes may hold a dot. The texts of
-    the column `identified`, if it is declared without a type, tell units apart.
+    The texts of the column `identified`, if it is declared without a type, tell units apart.
     """
     found = _URL.match(url)
     kind = _KINDS.get(found[1].lower()) if found else None
@@ -58,7 +47,6 @@ def open_database(
         raise InvalidParameter(
             f"URLs of the kind {scheme}:// cannot be read; databases are postgresql://, duckdb:/// and sqlite:///."
         )
-    selection = selection_of(tuple(key), unit, count, table, query)
     if kind == "postgresql":
         return open_postgresql(url, selection)
     path = file_of_url(url)

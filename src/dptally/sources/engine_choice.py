@@ -43,7 +43,14 @@ def check_engine_for(engine: str, what: str) -> None:
 
 
 def scan_by_polars(
-    source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: str | None
+    source: Any,
+    scan: Scan,
+    wanted: Sequence[str],
+    *,
+    unit: str | None,
+    count: str | None,
+    identified: str | None,
+    every_row: bool = False,
 ) -> Scan:
     """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
     import polars as pl
@@ -61,6 +68,8 @@ def scan_by_polars(
                 f"the engine 'polars' reads column '{name}' in another type than 'duckdb' does; leave engine at 'auto'."
             )
     names = [f"c{i}" for i in range(len(wanted))]
+    if every_row:
+        return frames.scan_of_plan(selected, schema, tuple(describe(schema)), scan.undeclared)
     if unit is not None:
         selected = selected.filter(pl.col(names[-1]).is_not_null()).unique()
     types = tuple(describe(schema))

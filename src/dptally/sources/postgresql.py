@@ -56,8 +56,8 @@ def open_postgresql(url: str, selection: Selection) -> Scan:
     source = _Source(url, selection)
     with closing(source.connect()) as connection:
         expressions, sent_as_text = source.expressions(connection)
-        plain = selection.unit is None and selection.count is None
-        sql = selection.rows(expressions) if selection.unit is None else selection.distinct(expressions)
+        plain = selection.plain
+        sql = selection.distinct(expressions) if selection.pairs else selection.rows(expressions)
         schema = _without_metadata(schema_of(connection, sql, source.explain))
         counted = selection.counted(expressions) if plain else ""
     types = tuple(sent_as_text[i] or kind for i, kind in enumerate(describe(schema)))
@@ -115,6 +115,8 @@ class _Source:
             sent = "JSON" if kind in _JSON else None
             if kind == "numeric" and name == self._selection.count:
                 column = _count(column)
+            elif kind == "numeric" and name in self._selection.values:
+                column = f"CAST({column} AS pg_catalog.float8)"
             elif kind == "numeric":
                 sent = _decimal_type(name, metadata.get(b"POSTGRESQL:typmod"))
                 column = f"CAST({column} AS pg_catalog.text)"

@@ -43,7 +43,10 @@ def check_request(
     if nulls not in ("drop", "keep"):
         raise InvalidParameter(f"nulls must be 'drop' or 'keep', got {nulls!r}.")
     if unit is not None and count is not None:
-        raise InvalidParameter("unit and count cannot be given together: counts no longer tell the units apart.")
+        raise InvalidParameter(
+            "unit and count cannot be given together: counts no longer tell the units apart; with a unit, count is "
+            "'units' or 'rows'."
+        )
     for role, column in (("unit", unit), ("count", count)):
         if column is not None and not isinstance(column, str):
             raise InvalidParameter(f"{role} must be a column name, got {type(column).__name__}.")

@@ -12,14 +12,16 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.laws.statistics import FINE, Clipped
 from dptally.sources import frames, in_memory
-from dptally.sources.columns import canonical, count_expression
+from dptally.sources.columns import canonical, count_expression, fine_expression
 from dptally.sources.databases import open_database
 from dptally.sources.engine import Session, describe
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.files import open_files
 from dptally.sources.requests import check_request, kind_of_source
 from dptally.sources.scan import Scan
+from dptally.sources.selection import selection_of
 from dptally.sources.stated_types import read_as, read_types
 from dptally.sources.undeclared import define_functions, json_expression
 
@@ -49,6 +51,7 @@ class Rows:
         nulls: Literal["drop", "keep"],
         types: Mapping[str, str] | None = None,
         assumed: Mapping[int, str] | None = None,
+        clipped: Sequence[Clipped] = (),
     ) -> None:
         self.key = tuple(key)
         self.unit = unit  # the column that says whose row it is, or None when every row is its own unit
@@ -74,6 +77,10 @@ class Rows:
             if kind == "JSON":
                 column = json_expression(f"CAST({column} AS VARCHAR)", identities=False)
             self._count = count_expression(column, count, kind, text=self._is_open(width))
+        self.clipped = tuple(clipped)  # columns whose values are summed, with their ranges
+        first = width + (unit is not None or count is not None)
+        places = {name: first + i for i, name in enumerate(value_columns(clipped))}
+        self._values = [self._fine(places[each.column], each, stated.get(each.column)) for each in self.clipped]
 
     def _is_open(self, position: int) -> bool:
         """Whether a column has no declared type; JSON holds values of any."""
@@ -84,15 +91,25 @@ class Rows:
         column, declared = f"c{position}", self._scan.types[position]
         if not self._is_open(position):
             if stated not in (None, declared):
-                raise InvalidParameter(
-                    f"column '{name}' is declared with a type of its own; types is for columns without one: convert it "
-                    "in the source."
-                )
+                raise _declared_otherwise(name)
             return canonical(column, name, declared)
         wanted = stated or assumed
         if declared == "JSON":
             column = json_expression(f"CAST({column} AS VARCHAR)", identities=of_unit and wanted is None)
         return column if wanted is None else canonical(read_as(column, wanted), name, wanted)
+
+    def _fine(self, position: int, clipped: Clipped, stated: str | None) -> str:
+        """SQL for the values of a column in fine steps; text of a source without types is read as numbers."""
+        column, kind = f"c{position}", self._scan.types[position]
+        if not self._is_open(position):
+            if stated not in (None, kind):
+                raise _declared_otherwise(clipped.column)
+        else:
+            if kind == "JSON":
+                column = json_expression(f"CAST({column} AS VARCHAR)", identities=False)
+            kind = stated or "DOUBLE"
+            column = read_as(column, kind)
+        return fine_expression(column, clipped.column, kind, float(FINE / clipped.reach))
 
     def _prepare(self, session: Session) -> None:
         if "JSON" in self._scan.types:
@@ -127,7 +144,7 @@ class Rows:
         """Attach the source to a session and return SQL for its rows.
 
         The columns are k0, k1, ... (canonical keys), then u (the canonical unit, never null) or n (the
-        count, null where it is none) if there is one.
+        count, null where it is none) if there is one, then v0, v1, ... (values in fine steps, or null).
         """
         if self._taken and self.once:
             raise InvalidParameter("this source can be read only once and has been read; open it again.")
@@ -138,6 +155,7 @@ class Rows:
             columns.append(f"{self._unit} AS u")
         if self._count is not None:
             columns.append(f"{self._count} AS n")
+        columns += [f"{expression} AS v{i}" for i, expression in enumerate(self._values)]
         return self._with_values(columns, self._scan.attach(session))
 
     def select_counted(self, session: Session) -> str | None:
@@ -200,6 +218,8 @@ def open_rows(
     types: Mapping[str, str] | None = None,
     assumed: pa.Schema | None = None,
     infer: bool = False,
+    clipped: Sequence[Clipped] = (),
+    every_row: bool = False,
 ) -> Rows:
     """Check a source and its columns without reading its rows.
 
@@ -241,6 +261,8 @@ def open_rows(
             `dptally.sources.stated_types`. A value that is not written as one of its type is null.
         assumed: names and types of the key columns where neither the source nor `types` says them: those of a universe.
         infer: for keys that are public, and for nothing else: Python objects get the type of their values.
+        clipped: columns whose values are summed, with their ranges: numbers, or text that is read as such.
+        every_row: whether equal rows of a unit count one by one, so that no source may leave them out.
 
     Raises:
         InvalidParameter: the request is contradictory or names a column that is not there.
@@ -253,20 +275,38 @@ def open_rows(
     if kind in ("database", "keys"):
         by_itself = "databases, which count by themselves"
         check_engine_for(engine, by_itself if kind == "database" else "keys and counts of Python")
-    stated = read_types(types, (*names, *(() if unit is None else (unit,))))
+    values = value_columns(clipped)
+    if values and kind == "keys":
+        raise InvalidParameter("sums and means name columns of a table; this source holds keys only.")
+    stated = read_types(types, (*names, *(() if unit is None else (unit,)), *values))
     identified = None if unit in stated else unit  # the column whose texts tell units apart, if it has no type
-    wanted = [*names, *(name for name in (unit, count) if name is not None)]
+    wanted = [*names, *(name for name in (unit, count) if name is not None), *values]
     if kind == "database":
-        scan = open_database(source, key=names, unit=unit, count=count, table=table, query=query, identified=identified)
+        selection = selection_of(names, unit, count, table, query, values, every_row=every_row)
+        scan = open_database(source, selection, identified=identified)
     elif kind == "keys":
         names, scan = _open_keys(source, names, infer=infer, named=key is not None)
         count = "count" if isinstance(source, Mapping) else None
     else:
         scan = _open_paths(source, wanted, format) if kind == "files" else _open_table(source, wanted, identified)
         if engine == "polars":
-            scan = scan_by_polars(source, scan, wanted, unit=unit, count=count, identified=identified)
+            roles: dict[str, Any] = {"unit": unit, "count": count, "identified": identified}
+            scan = scan_by_polars(source, scan, wanted, **roles, every_row=every_row)
     read = _assumed_types(assumed, names)
-    return Rows(scan, key=names, unit=unit, count=count, nulls=nulls, types=stated, assumed=read)
+    columns: dict[str, Any] = {"key": names, "unit": unit, "count": count, "clipped": clipped}
+    return Rows(scan, **columns, nulls=nulls, types=stated, assumed=read)
+
+
+def value_columns(clipped: Sequence[Clipped]) -> tuple[str, ...]:
+    """The columns of the source that are summed, each once."""
+    return tuple(dict.fromkeys(each.column for each in clipped))
+
+
+def _declared_otherwise(name: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"column '{name}' is declared with a type of its own; types is for columns without one: convert it in the "
+        "source."
+    )
 
 
 def _open_keys(source: Any, names: tuple[str, ...], *, infer: bool, named: bool) -> tuple[tuple[str, ...], Scan]:

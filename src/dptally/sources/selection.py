@@ -24,11 +24,23 @@ class Selection:
     key: tuple[str, ...]  # names of the key columns
     unit: str | None  # name of the unit's column, or None
     count: str | None  # name of the column of counts, or None
+    values: tuple[str, ...] = ()  # names of columns that are summed
+    every_row: bool = False  # whether equal rows of a unit count one by one
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All wanted columns, in the order of a `Scan`."""
-        return (*self.key, *(name for name in (self.unit, self.count) if name is not None))
+        return (*self.key, *(name for name in (self.unit, self.count) if name is not None), *self.values)
+
+    @property
+    def plain(self) -> bool:
+        """Whether keys can be counted where they are."""
+        return self.unit is None and self.count is None and not self.every_row
+
+    @property
+    def pairs(self) -> bool:
+        """Whether each pair of a unit and its keys is enough."""
+        return self.unit is not None and not self.every_row
 
     def missing(self) -> InvalidSource:
         """The error for a table or a query that names something the database does not have."""
@@ -54,9 +66,19 @@ class Selection:
 
 
 def selection_of(
-    key: tuple[str, ...], unit: str | None, count: str | None, table: str | None, query: str | None
+    key: tuple[str, ...],
+    unit: str | None,
+    count: str | None,
+    table: str | None,
+    query: str | None,
+    values: tuple[str, ...] = (),
+    *,
+    every_row: bool = False,
 ) -> Selection:
-    """Read a request for a table or a query."""
+    """Read a request for a table or a query.
+
+    A table is a name such as "events" or "schema.events", where a part in double quotes may hold a dot.
+    """
     if (table is None) == (query is None):
         raise InvalidParameter("a database needs either table, the name of one, or query, a SELECT statement.")
     for role, given in (("table", table), ("query", query)):
@@ -64,9 +86,10 @@ def selection_of(
             raise InvalidParameter(f"{role} must be text that is not empty.")
     if query is not None:
         # On lines of its own, so that a comment at its end does not hide the parenthesis.
-        return Selection(f"(\n{check_only_one_statement(query)}\n)", None, key, unit, count)
+        return Selection(f"(\n{check_only_one_statement(query)}\n)", None, key, unit, count, values, every_row)
     assert table is not None  # noqa: S101 - for the type checker
-    return Selection(".".join(map(quote_identifier, table_parts(table))), table, key, unit, count)
+    name = ".".join(map(quote_identifier, table_parts(table)))
+    return Selection(name, table, key, unit, count, values, every_row)
 
 
 def table_parts(table: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def open_sqlite(path: Path, selection: Selection, *, identified: str | None = No
     with closing(source.connect()) as connection:
         kinds = source.kinds(connection)
     columns = [_Column(i, kind) for i, kind in enumerate(kinds)]
-    plain = selection.unit is None and selection.count is None
+    plain = selection.plain
     forms = [
         f"{column.form(identities=name == identified)} AS c{i}"
         for i, (name, column) in enumerate(zip(selection.columns, columns, strict=True))
@@ -141,7 +141,7 @@ class _Source:
             body = f"SELECT {names}, count(*), 0 FROM ({rows}) GROUP BY {exact}"  # noqa: S608
             return f"SELECT {first}, 0 AS w, 1 AS first UNION ALL {body}"
         body = f"SELECT {names}, 0 FROM ({rows})"  # noqa: S608
-        if selection.unit is not None:
+        if selection.pairs:
             there = " OR ".join(f"{part} IS NOT NULL" for part in columns[len(selection.key)].parts)
             body = f"SELECT {names}, 0 FROM ({rows}) WHERE {there} GROUP BY {exact}"  # noqa: S608
         return f"SELECT {first}, 1 AS first UNION ALL {body}"

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dptally._core import choose_smallest_tags
 from dptally.contributions import differing
 from dptally.exact.integer_columns import integer_column
-from dptally.laws.key_rounds import ReportingLaw
+from dptally.laws.round_stages import ReportingLaw
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.spark.drawing import Halves, draw_partition, rows_in_order
 

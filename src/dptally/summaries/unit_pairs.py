@@ -25,14 +25,24 @@ from numpy.typing import NDArray
 
 from dptally._core import add_weights, choose_smallest_tags
 from dptally.contributions import HashCollision, changes
-from dptally.errors import InvalidSource, attempt
+from dptally.errors import attempt
 from dptally.exact.integer_columns import integers
 from dptally.sources.engine import OutOfMemory
 from dptally.sources.temporary import PrivateDirectory
 from dptally.summaries.counting import MOST_PARTS, Counting, check_text
+from dptally.summaries.pair_values import (
+    KeyStatistics,
+    PairValues,
+    close_file,
+    columns_of,
+    no_room,
+    part_of,
+    write_numbers,
+)
 
 if TYPE_CHECKING:
     from dptally.laws.spec import Question
+    from dptally.laws.statistics_law import StatisticsLaw
     from dptally.randomness import BitSource
     from dptally.sources import Rows
     from dptally.sources.engine import Session
@@ -75,11 +85,20 @@ class KeySums:
 class UnitPairs(Counting):
     """The distinct keys of every unit, numbered and on disk. Private: nothing of the data shows in its `repr`."""
 
-    def __init__(self, rows: Rows, *, bits: BitSource, memory_limit: str | None, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        bits: BitSource,
+        memory_limit: str | None,
+        progress: Progress | None,
+        every_row: bool = False,
+    ) -> None:
         super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
         self.unit = rows.unit
         self._directory = PrivateDirectory()
         self._distinct = 0
+        self._values = PairValues(self._directory.path / "all", len(rows.clipped)) if every_row else None
         self._all, self._keys = _Pairs(self._directory.path / "all"), self._directory.path / "keys"
         try:
             self._read()
@@ -107,14 +126,17 @@ class UnitPairs(Counting):
         first = next(found)
         with pa.OSFile(str(self._keys), "wb") as file, pa.ipc.new_stream(file, first.schema) as writer:
             for batch in itertools.chain([first], found):
-                attempt(functools.partial(writer.write_batch, batch), _no_room, OSError)
+                attempt(functools.partial(writer.write_batch, batch), no_room, OSError)
                 self._distinct += batch.num_rows
         session.execute("DROP TABLE different")
-        [(_, kind)] = session.types(f"SELECT u FROM ({self._select(session)})")  # noqa: S608
-        try:
-            self._sort(session, hashed="INT" not in kind)
-        except HashCollision:
+        if self.unit is None:
             self._sort(session, hashed=False)
+        else:
+            [(_, kind)] = session.types(f"SELECT u FROM ({self._select(session)})")  # noqa: S608
+            try:
+                self._sort(session, hashed="INT" not in kind)
+            except HashCollision:
+                self._sort(session, hashed=False)
         if self._rows.repeatable:
             self._rows.check_unchanged()
         self._stop()
@@ -148,13 +170,22 @@ class UnitPairs(Counting):
     def _sort(self, session: Session, *, hashed: bool) -> None:
         """Sort by unit and key: numbers as they are, and other units by a hash, which takes half of the time."""
         same = " AND ".join(f"r.k{i} IS NOT DISTINCT FROM keys.k{i}" for i in range(len(self.key)))
-        rows, wanted = self._select(session), f"u, i{', hash(u) AS h' * hashed}"
-        numbered = f"SELECT {wanted} FROM ({rows}) AS r JOIN keys ON {same}"  # noqa: S608
-        ordered = f"{numbered} ORDER BY {'h' if hashed else 'u'}, i"
-        with self._all.writing() as writer, closing(self._run(session, ordered, "sorting units")) as batches:
+        units, values = self.unit is not None, self._values
+        columns = [] if values is None else columns_of(self._rows.clipped, grouped=units)
+        wanted = ", ".join([*["u"] * units, "i", *columns, *["hash(u) AS h"] * hashed])
+        numbered = f"SELECT {wanted} FROM ({self._select(session)}) AS r JOIN keys ON {same}"  # noqa: S608
+        grouped = " GROUP BY u, i" if units and values is not None else ""
+        ordered = f"{numbered}{grouped}" + f" ORDER BY {'h' if hashed else 'u'}, i" * units
+        stated = nullcontext() if values is None else values.writing()
+        with stated, self._all.writing() as writer, closing(self._run(session, ordered, "sorting units")) as batches:
             for batch in batches:
-                hashes = batch.column(2) if hashed else None
-                writer.add(batch.column(0), integers(batch.column(1).cast(pa.int64())), hashes)
+                keys = integers(batch.column(int(units)).cast(pa.int64()))
+                if units:
+                    writer.add(batch.column(0), keys, batch.column(batch.num_columns - 1) if hashed else None)
+                else:  # every row is a unit with one key
+                    writer.write(np.ones(len(keys), dtype=np.int64), keys.astype(np.int32))
+                if values is not None:
+                    values.add(batch.select(range(1 + units, 1 + units + len(columns))))
 
     # ---- stages ----
 
@@ -170,6 +201,8 @@ class UnitPairs(Counting):
             sums = self._sums(self._left, weights.of_keys, None, bits)
             return nullcontext(KeySums(self, sums, kept=weights.high))
         kept = question.max_keys_per_unit
+        if question.summary == "found_statistics":
+            return nullcontext(self._statistics(question.law.statistics, kept, bits))
         counted = self._sums(self._all, np.array([0, *[1] * kept]), self._found, bits)
         return nullcontext(KeySums(self, counted, kept=kept, among=self._found))
 
@@ -207,6 +240,31 @@ class UnitPairs(Counting):
             add_weights(sizes, keys, weights, sums)
         return sums
 
+    def _statistics(self, law: StatisticsLaw, kept: int, bits: BitSource) -> KeyStatistics:
+        """The exact sums of all parts; a unit adds to at most `kept` found keys, the same for all parts."""
+        found, limit = int(self._found.sum()), {part.kind: part.limit for part in law.of_all}
+        place_of = np.cumsum(self._found) - 1
+        sums = {part.name: np.zeros(found, dtype=np.int64) for part in law.of_keys}
+        units = others = pairs = 0
+        for sizes, keys in self._all.chunks():
+            values = [] if self._values is None else self._values.read(pairs, len(keys))
+            among = self._found[keys]
+            theirs = _sizes_of(sizes, among)
+            units, pairs = units + len(sizes), pairs + len(keys)
+            others += int(np.minimum(sizes - theirs, limit.get("other", 0)).sum())
+            chosen = np.flatnonzero(among)
+            if int(theirs.max(initial=0)) > kept:
+                chosen = chosen[_kept(theirs, kept, bits)]
+            places = place_of[keys[chosen]]
+            for part in law.of_keys:
+                # Doubles hold these sums exactly: a chunk has at most 2^18 units, and a unit adds at most 2^30.
+                added = np.bincount(places, weights=part_of(part, values, chosen), minlength=found)
+                sums[part.name] += added.astype(np.int64)
+        whole = {"all_units": units, "other": others}
+        sums |= {part.name: np.array([whole[part.kind]], dtype=np.int64) for part in law.of_all}
+        batches = [keys for keys, _ in self.keys_of(self._found, place_of)]
+        return KeyStatistics(self.key, self.unit, kept, pa.Table.from_batches(batches), sums)
+
     def keys_of(self, wanted: NDArray[np.bool_], sums: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
         """The wanted keys with their sums."""
         width = len(self.key)
@@ -237,15 +295,20 @@ def _sizes_of(sizes: Integers, kept: NDArray[np.bool_]) -> Integers:
 
 
 def _keep(sizes: Integers, keys: Places, limit: int, bits: BitSource) -> tuple[Integers, Places]:
-    """At most `limit` keys of each unit, chosen uniformly: those of the smallest random words."""
+    """At most `limit` keys of each unit, chosen uniformly."""
+    return np.minimum(sizes, limit), keys[_kept(sizes, limit, bits)]
+
+
+def _kept(sizes: Integers, limit: int, bits: BitSource) -> NDArray[np.bool_]:
+    """Which pairs are among at most `limit` of each unit: those of the smallest random words."""
     large = sizes > limit
     among = np.repeat(large, sizes)
-    keep = np.ones(len(keys), dtype=bool)
+    keep = np.ones(int(sizes.sum()), dtype=bool)
     chosen = np.empty(int(among.sum()), dtype=np.uint8)
     starts = np.concatenate([[0], np.cumsum(sizes[large])]).astype(np.int64)
     choose_smallest_tags(starts, bits.words(len(chosen)), limit, chosen)
     keep[among] = chosen.view(bool)
-    return np.minimum(sizes, limit), keys[keep]
+    return keep
 
 
 class _Pairs:
@@ -290,14 +353,14 @@ class _Writer:
 
     def __exit__(self, *error: object) -> None:
         if self._open:
-            _write(np.array([self._open]), self._sizes)
+            write_numbers(np.array([self._open]), self._sizes)
         for file in (self._sizes, self._keys):
-            attempt(file.close, _no_room, OSError)
+            close_file(file)
 
     def write(self, sizes: Integers, keys: Places) -> None:
         """Whole units; those without keys are left out."""
-        _write(sizes[sizes > 0], self._sizes)
-        _write(keys, self._keys)
+        write_numbers(sizes[sizes > 0], self._sizes)
+        write_numbers(keys, self._keys)
 
     def add(self, units: pa.Array, keys: Integers, hashes: pa.Array | None = None) -> None:
         """Rows in the order of units, or of hashes of them, and keys; equal ones next to each other.
@@ -321,18 +384,9 @@ class _Writer:
         if len(starts):
             done = np.diff(ends)
             closed = [self._open + head] if self._open + head else []
-            _write(np.concatenate([closed, done[:-1]]), self._sizes)
+            write_numbers(np.concatenate([closed, done[:-1]]), self._sizes)
             self._open = int(done[-1])
         else:
             self._open += int(reached[-1])
-        _write(keys[new], self._keys)
+        write_numbers(keys[new], self._keys)
         self._unit, self._key = units.slice(len(units) - 1), int(keys[-1])
-
-
-def _write(numbers: NDArray[Any], file: IO[bytes]) -> None:
-    """Write numbers of four bytes; an error says nothing of how many there are."""
-    attempt(lambda: file.write(numbers.astype(np.int32).tobytes()), _no_room, OSError)
-
-
-def _no_room(error: Exception) -> InvalidSource:
-    return InvalidSource(f"a temporary file cannot be written ({type(error).__name__}); set TMPDIR to a larger disk.")

@@ -61,6 +61,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -69,7 +70,10 @@ from flint import arb, ctx, fmpq
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.verifiers.tables import TABLE_BITS, Certificate
 
-__all__ = ["certify_gaussian_table", "gaussian_divergences", "thresholded_gaussian_delta", "working_precision"]
+__all__ = [
+    "MovedNoise", "certify_gaussian_table", "gaussian_divergences", "joint_divergences", "thresholded_gaussian_delta",
+    "working_precision",
+]  # fmt: skip
 
 _ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
@@ -167,25 +171,67 @@ def certify_gaussian_table(
 def gaussian_divergences(
     table: bytes, *, reach: int, sigma: Fraction, differing: int, epsilon: Fraction, factors: Sequence[Fraction]
 ) -> list[Fraction]:
-    """Upper bounds of the divergence without a threshold at epsilon + ln z, for each factor z.
-
-    Step 3 of the module without step 2: A(T) - e B(T) <= h(l, ln e) for products of l Gaussian laws, and so for the
-    table A'(T) - e B'(T) <= h(l, ln e + l log(1 - eta)) + l (v + e w), with e = z exp(epsilon).
+    """Upper bounds of the divergence without a threshold at epsilon + ln z, for each factor z: see `joint_divergences`.
 
     Raises:
         PrivacyViolation: the bytes are not a law.
     """
     if differing < 1 or sigma <= 0:
         raise PrivacyViolation("differing keys and sigma must be positive.")
-    more, less = _distances(_masses_of(table, reach), reach, sigma)
+    moved = MovedNoise(table, reach, sigma, differing)
+    return joint_divergences([moved], square=differing / sigma**2, epsilon=epsilon, factors=factors)
+
+
+@dataclass(frozen=True)
+class MovedNoise:
+    """Noise of one table, on so many numbers that a unit may move."""
+
+    table: bytes
+    reach: int
+    sigma: Fraction
+    numbers: int
+
+
+def joint_divergences(
+    noises: Sequence[MovedNoise], *, square: Fraction, epsilon: Fraction, factors: Sequence[Fraction]
+) -> list[Fraction]:
+    """Upper bounds of the divergence of numbers with independent noise at epsilon + ln z, for each factor z.
+
+    Step 3 of the module without step 2, for several tables. Let a unit move numbers by integers d_i, each of which has
+    noise of deviation s_i, with sum of (d_i / s_i)^2 <= `square` = mu^2. On real numbers, each over its deviation, the
+    two laws are Gaussian of deviation 1 with means at most mu apart, whose divergence grows with the distance; rounding
+    is done afterwards. So with h of step 2 for means mu apart, n_j numbers of table j that a unit may move,
+    n = sum of n_j, and e = z exp(epsilon),
+
+        A'(T) - e B'(T) <= h(mu, ln e + n log(1 - eta)) + sum over tables j of n_j (v_j + e w_j).
+
+    Raises:
+        PrivacyViolation: the bytes are not laws, or a number is not positive.
+    """
+    if square <= 0 or any(noise.numbers < 1 or noise.sigma <= 0 for noise in noises):
+        raise PrivacyViolation("moved numbers, deviations and the distance must be positive.")
+    distances = [_distances(_masses_of(noise.table, noise.reach), noise.reach, noise.sigma) for noise in noises]
+    more = sum((noise.numbers * each[0] for noise, each in zip(noises, distances, strict=True)), Fraction(0))
+    less = sum((noise.numbers * each[1] for noise, each in zip(noises, distances, strict=True)), Fraction(0))
     found = []
     with working_precision(_FIRST_PRECISION):
-        divergence = _Divergence(sigma, 2, differing, epsilon, Fraction(1, 1 << _SHARE))
-        grown = _ball(epsilon).exp()
+        shrunk = sum(noise.numbers for noise in noises) * (-arb((1, -_SHARE))).log1p()
+        step, grown = _ball(square).sqrt(), _ball(epsilon).exp()
         for factor in factors:
-            exact = divergence._gaussian(differing, divergence.epsilon + _ball(factor).log())
-            found.append(_above(exact + differing * (_ball(more) + _ball(factor) * grown * _ball(less))))
+            exact = _shifted(step, _ball(epsilon) + shrunk + _ball(factor).log())
+            found.append(_above(exact + _ball(more) + _ball(factor) * grown * _ball(less)))
     return found
+
+
+def _phi(point: arb) -> arb:
+    half = arb((1, -1))
+    return half * (-point * half.sqrt()).erfc()
+
+
+def _shifted(step: arb, epsilon: arb) -> arb:
+    """The divergence at epsilon of two Gaussian laws of deviation 1 whose means are `step` apart."""
+    offset, middle = epsilon / step, step * arb((1, -1))
+    return _phi(middle - offset) - epsilon.exp() * _phi(-middle - offset)
 
 
 def _masses_of(table: bytes, reach: int) -> list[int]:
@@ -241,23 +287,16 @@ class _Divergence:
     def __init__(self, sigma: Fraction, threshold: int, differing: int, epsilon: Fraction, shrink: Fraction) -> None:
         self.differing = differing
         self.sigma = _ball(sigma)
-        self.half = _ball(Fraction(1, 2))
-        self.root = self.half.sqrt()
         self.epsilon = _ball(epsilon) + differing * (-_ball(shrink)).log1p()
         margin = _ball(threshold - Fraction(3, 2)) / self.sigma
         # log F; by the upper tail where that is small, by F itself where that is.
-        self.hidden = (-self._phi(-margin)).log1p() if threshold > 1 else self._phi(margin).log()
-
-    def _phi(self, point: arb) -> arb:
-        return self.half * (-point * self.root).erfc()
+        self.hidden = (-_phi(-margin)).log1p() if threshold > 1 else _phi(margin).log()
 
     def _gaussian(self, shared: int, epsilon: arb) -> arb:
         """h(j, e)."""
         if shared == 0:
             return (-epsilon.expm1()).max(arb(0))
-        step = arb(shared).sqrt() / self.sigma
-        offset = epsilon / step
-        return self._phi(step * self.half - offset) - epsilon.exp() * self._phi(-step * self.half - offset)
+        return _shifted(arb(shared).sqrt() / self.sigma, epsilon)
 
     def lost(self, shared: int, missing: int) -> arb:
         """From the data set with the missing keys to the one without: 1 - F^k + F^k h(j, e - k log F)."""

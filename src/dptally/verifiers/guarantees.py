@@ -64,6 +64,9 @@ NEUTRAL: Mapping[str, object] = {
     "elements_per_unit": 1,
     "most_distinct_keys": None,
     "rounds": 1,
+    "statistics": 0,
+    "totals": 0,
+    "rows_per_unit_and_key": 1,
 }
 WORD_OF_THE_PUBLISHER = ("unit", "private", "record")  # a name, how the bits were made, and what a ledger has to show
 
@@ -108,7 +111,8 @@ def verify_table(stated: Guarantee, law: Any, *, rows: int, shortfall: Any = Non
     sampled = facts.get("scheme") is not None
     sized = stated.mechanism == "weighted_sample" and sampled and stated.unit is None
     in_rounds = facts["name"] == "KeyRounds"
-    _check_fields(stated, used=("spent_on_size",) if sized else ("rounds",) if in_rounds else ())
+    of_rounds = ("rounds", "statistics", "totals", "rows_per_unit_and_key")
+    _check_fields(stated, used=("spent_on_size",) if sized else of_rounds if in_rounds else ())
     _require(shortfall is None, "only a sketch falls short of counts")
     _require(stated.max_keys_per_unit >= 1, "a unit has at least one key")
     if stated.mechanism == "sanitized_sample":
@@ -122,7 +126,14 @@ def verify_table(stated: Guarantee, law: Any, *, rows: int, shortfall: Any = Non
     if in_rounds:
         kinds = [each["kind"] for each in facts["stages"]]
         most = max(each.get("high", each.get("differing", 1)) for each in facts["stages"])
-        _require(stated.unit is not None and kinds.count("round") == stated.rounds, "the release has other rounds")
+        last = facts["stages"][-1]
+        none: Mapping[str, Any] = {"asked": [], "totals": False, "rows": None}
+        asked = last["asked"] if last["kind"] == "statistics" else none
+        _require(stated.unit is not None or last["kind"] == "statistics", "rounds without units have statistics")
+        _require(kinds.count("round") == stated.rounds, "the release has other rounds")
+        released = (len(asked["asked"]), int(asked["totals"]), asked["rows"] or 1)
+        told = (stated.statistics, stated.totals, stated.rows_per_unit_and_key)
+        _require(released == told, "the release has other statistics")
         return _for_the_unit(found, rest, stated, most == stated.max_keys_per_unit)
     return _copies(found, stated.max_keys_per_unit, rest, stated)
 

@@ -11,7 +11,8 @@ the law included. Neighbours are data sets of which one has one unit more. A sta
   sum of each. A key whose sum is w is reported with probability pi(w), independently of all others; pi(0) = 0, and sums
   from the length of the table on are reported for certain. Keys of other units move nothing, so the neighbours' sums
   differ by c at k keys and nowhere else. A sum is 0 or at least m, the smallest weight.
-- Counts: rounded Gaussian noise on the counts of the keys found, of which a unit moves at most l by one each.
+- Counts: rounded Gaussian noise on the counts of the keys found, of which a unit moves at most l by one each; or on
+  counts, sums and totals, as `dptally.verifiers.joint_noise` says.
 
 The argument. Let P be the law of everything released under one of the two neighbours and Q that under the other, and
 z = Q/P the likelihood ratio of what is known so far. The divergence to bound is E_P max(0, 1 - e^epsilon z) at the end,
@@ -62,6 +63,7 @@ from numpy.typing import NDArray
 
 from dptally._core import outward_steps
 from dptally.errors import PrivacyViolation
+from dptally.verifiers.joint_noise import StatisticsStage, statistics_divergences
 from dptally.verifiers.tables import Certificate, exp_lower
 
 __all__ = [
@@ -153,7 +155,7 @@ class CountStage:
     differing: int
 
 
-Stage = SizeStage | RoundStage | CountStage
+Stage = SizeStage | RoundStage | CountStage | StatisticsStage
 
 
 def certify_key_rounds(
@@ -210,10 +212,10 @@ def check_stage(
     check_function(before, scale)
     if after is not None:
         check_function(after, scale)
-    if isinstance(stage, CountStage):
+    if isinstance(stage, CountStage | StatisticsStage):
         if after is not None:
             raise PrivacyViolation("counts are released last.")
-        found, rows = _of_counts(stage, scale, epsilon)
+        found, rows = _at_last(stage, scale, epsilon)
     else:
         start = _at_the_end(scale, epsilon) if after is None else _at_all_points(after, scale)
         if isinstance(stage, SizeStage):
@@ -308,19 +310,21 @@ def _of_round(stage: RoundStage, start: NDArray[np.float64], scale: Scale) -> tu
     return worst, rows
 
 
-def _of_counts(stage: CountStage, scale: Scale, epsilon: Fraction) -> tuple[list[Fraction], int]:
-    from dptally.verifiers.gaussian import gaussian_divergences
-
+def _at_last(stage: CountStage | StatisticsStage, scale: Scale, epsilon: Fraction) -> tuple[list[Fraction], int]:
     places = range(-scale.below, scale.above + 1, COARSE)
-    found = gaussian_divergences(
-        stage.table,
-        reach=stage.reach,
-        sigma=stage.sigma,
-        differing=stage.differing,
-        epsilon=epsilon,
-        factors=[Fraction(scale.density + 1, scale.density) ** place for place in places],
-    )
-    return [each * UNIT for each in found], len(stage.table) // _ENTRY + 1
+    factors = [Fraction(scale.density + 1, scale.density) ** place for place in places]
+    if isinstance(stage, StatisticsStage):
+        found = statistics_divergences(stage, epsilon=epsilon, factors=factors)
+        tables = [part.table for part in stage.parts]
+    else:
+        from dptally.verifiers.gaussian import gaussian_divergences
+
+        found = gaussian_divergences(
+            stage.table, reach=stage.reach, sigma=stage.sigma, differing=stage.differing, epsilon=epsilon,
+            factors=factors,
+        )  # fmt: skip
+        tables = [stage.table]
+    return [each * UNIT for each in found], sum(len(table) // _ENTRY + 1 for table in tables)
 
 
 def _raised(start: NDArray[np.float64], pairs: Sequence[tuple[int, int]], steps: int, scale: Scale) -> list[Fraction]:

@@ -19,11 +19,13 @@ from dptally.verifiers.key_rounds import check_stage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dptally.laws.statistics import Statistics
     from dptally.verifiers.tables import Certificate
 
 __all__ = ["Rounds", "RoundsSpec"]
 
 _LARGEST_BOUND = SIZES[-1]
+_LAST = ("found_counts", "found_statistics")
 _SMALLEST_EPSILON = Fraction(1, 50)
 
 
@@ -52,13 +54,14 @@ class Rounds(Mechanism):
     cluster: ClassVar[Literal["rows"]] = "rows"
     automatic: ClassVar[bool] = True
     measures: ClassVar[bool] = True
+    statistics: ClassVar[bool] = True
     audits: ClassVar[Audits] = Audits(
         exact=(Exact("rounds of keys"),), observed="units", runs=60_000, controls={"delta x 4": ("1", "0.01")}
     )
 
     def spec(self, request: Request) -> Spec:
         """See `Mechanism.spec`."""
-        if request.unit is None:
+        if request.unit is None and request.statistics is None:
             raise InvalidParameter("mechanism 'rounds' is for units with several keys; name the `unit` column.")
         return self.plan(request)
 
@@ -76,7 +79,10 @@ class Rounds(Mechanism):
                 f"mechanism 'rounds' keeps at most {_LARGEST_BOUND} keys per unit, got {bound}; leave "
                 "`max_keys_per_unit` out to have it measured."
             )
-        return RoundsSpec(self.name, request.epsilon, delta, values=request.values, bound=bound)
+        if request.statistics is not None and not request.values:
+            raise InvalidParameter("sums, means and totals come with counts; leave `values` at True.")
+        stated: dict[str, Any] = {"values": request.values, "bound": bound, "statistics": request.statistics}
+        return RoundsSpec(self.name, request.epsilon, delta, **stated)
 
 
 class RoundsSpec(Spec):
@@ -88,14 +94,26 @@ class RoundsSpec(Spec):
         delta: for the unit.
         values: whether counts follow.
         bound: how many keys of a unit count in each round; None to measure sizes.
+        statistics: what else is released of found keys, or None.
     """
 
     summary: ClassVar[str] = "unit_sizes"
     note = "Keys of units that keep all their keys; where many are cut, fewer are found."
     at_least = True
 
-    def __init__(self, name: str, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
-        self.plan = plan_for(epsilon, delta, values=values, bound=bound)
+    def __init__(
+        self,
+        name: str,
+        epsilon: Fraction,
+        delta: Fraction,
+        *,
+        values: bool,
+        bound: int | None,
+        statistics: Statistics | None = None,
+    ) -> None:
+        self.statistics = statistics
+        last = None if statistics is None else float(1 - statistics.parts["selection"])
+        self.plan = plan_for(epsilon, delta, values=values, bound=bound, last=last)
         self._asked: list[Question] = []
         law = self._expected(bound)
         super().__init__(
@@ -118,8 +136,13 @@ class RoundsSpec(Spec):
             elif stage.kind == "round":
                 laws.append(plan.round_law(place, Weights.between(size, size)))
             else:
-                laws.append(plan.count_law(size))
+                laws.append(self._last_law(size, size))
         return KeyRounds(plan.epsilon, plan.delta, plan.scale, plan.declared, laws)
+
+    def _last_law(self, differing: int, cap: int) -> Any:
+        if self.statistics is None:
+            return self.plan.count_law(differing)
+        return self.plan.statistics_law(self.statistics, differing, cap)
 
     def _certified(self) -> Certificate:
         """Declared functions, and laws for units of like sizes; laws that are chosen later are verified then."""
@@ -136,7 +159,7 @@ class RoundsSpec(Spec):
             for known in range(len(self._asked), place):
                 self.next(outputs[:known])
         question = self._ask(place, outputs)
-        if question.summary != "found_counts":  # the law of counts is that of the release, and certified as such
+        if question.summary not in _LAST:  # the law of counts is that of the release, and certified as such
             after = self.plan.declared[place + 1] if place + 1 < len(self.plan.stages) else None
             before, scale = self.plan.declared[place], self.plan.scale
             check_stage(question.law.stage, before, after, scale=scale, epsilon=self.plan.epsilon)
@@ -147,7 +170,8 @@ class RoundsSpec(Spec):
         plan, kind = self.plan, self.plan.stages[place].kind
         measured = outputs[place - 1] if place and plan.stages[place - 1].kind == "sizes" else None
         found = _found(plan, outputs)
-        parameters: Mapping[str, Any] = {"found": found}
+        every_row = self.statistics is not None and self.statistics.reads_values
+        parameters: Mapping[str, Any] = {"found": found, "every_row": every_row}
         if kind == "sizes":
             of_found = place == len(plan.stages) - 2 and plan.values
             parameters = {**parameters, "ends": SIZES, "of_found": of_found}
@@ -155,8 +179,10 @@ class RoundsSpec(Spec):
         if kind == "round":
             weights = plan.weights(place, measured)
             return Question(plan.round_law(place, weights), self.certificate, weights.high, "unit_weights", parameters)
-        law = self._law([*self._laws_so_far(), plan.count_law(plan.counted(measured))], outputs)
-        return Question(law, law.certify(), plan.counted(measured), "found_counts", parameters)
+        last = self._last_law(plan.counted(measured), plan.capped(outputs))
+        law = self._law([*self._laws_so_far(), last], outputs)
+        summary = "found_counts" if self.statistics is None else "found_statistics"
+        return Question(law, law.certify(), plan.counted(measured), summary, parameters)
 
     def _laws_so_far(self) -> list[Any]:
         return [question.law for question in self._asked]
@@ -168,6 +194,9 @@ class RoundsSpec(Spec):
 
     def result(self, outputs: Sequence[Any]) -> dict[str, Any]:
         """The found keys with their values, and the law of all stages."""
+        if self.statistics is not None:
+            law, (rows, numbers) = self._asked[-1].law, outputs[-1]
+            return {"rows": rows, "numbers": numbers, "law": law, "certificate": law.certify()}
         if self.plan.values:
             law = self._asked[-1].law
             return {"rows": outputs[-1], "law": law, "certificate": law.certify()}
@@ -178,9 +207,24 @@ class RoundsSpec(Spec):
         """With the number of keys that rounds turned out to keep at most."""
         highest = [question.max_keys_per_unit for question in self._asked if question.summary != "unit_sizes"]
         stated = super().guarantee(unit, private=private)
-        return replace(stated, max_keys_per_unit=max(highest or [self.law.most_keys])).under(
-            rounds=sum(stage.kind == "round" for stage in self.plan.stages)
-        )
+        conditions = {"rounds": sum(stage.kind == "round" for stage in self.plan.stages)}
+        if self.statistics is not None:
+            asked = self.statistics
+            conditions |= {"statistics": len(asked.asked), "totals": int(asked.totals)}
+            conditions |= {"rows_per_unit_and_key": asked.rows or 1}
+        return replace(stated, max_keys_per_unit=max(highest or [self.law.most_keys])).under(**conditions)
+
+    def check_count(self, count: str | None) -> None:
+        """Statistics are of rows."""
+        if count is not None:
+            raise InvalidParameter("sums, means and totals are of rows; this source has counts of keys.")
+
+    def check_keys(self, schema: pa.Schema) -> None:
+        """Refuse names of key columns that statistics have in the release."""
+        taken = () if self.statistics is None else self.law.statistics.column_names
+        clash = next((name for name in schema.names if name in taken), None)
+        if clash is not None:
+            raise InvalidParameter(f"a key column may not be named {clash!r}: the release has a column of that name.")
 
 
 def _found(plan: Any, outputs: Sequence[Any]) -> pa.Table | None:
