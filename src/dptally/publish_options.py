@@ -42,3 +42,7 @@ class PublishOptions(TypedDict, total=False):
     query: str | None
     engine: str
     types: Mapping[str, str] | None
+    where: str | None
+    since: object
+    until: object
+    time_column: str | None

@@ -61,7 +61,14 @@ def read_request(
 
 
 def check_engine(
-    source: object, mechanism: Mechanism, engine: str, memory_limit: str | None, format_name: str | None, collect: bool
+    source: object,
+    mechanism: Mechanism,
+    engine: str,
+    memory_limit: str | None,
+    format_name: str | None,
+    collect: bool,
+    *,
+    filtered: bool = False,
 ) -> bool:
     """Whether Spark reads the source; refuses what only goes there, and what does not."""
     from dptally.laws.registry import mechanism_class, mechanism_names
@@ -73,6 +80,10 @@ def check_engine(
         if not collect:
             raise InvalidParameter("collect=False is for Spark DataFrames; this source is read on one machine.")
         return False
+    if filtered:
+        raise InvalidParameter(
+            "where, since and until are for one machine; filter the Spark DataFrame first, by columns of the row alone."
+        )
     if mechanism.cluster is None:
         others = [repr(name) for name in mechanism_names() if mechanism_class(name).cluster is not None]
         raise InvalidParameter(

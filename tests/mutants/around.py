@@ -51,6 +51,42 @@ FAULTS: tuple[Fault, ...] = (
         new="if bounded > 1 << 40:",
         tests=("tests/mechanisms/test_mechanism_bounds.py",),
     ),
+    # ---- filters ----
+    Fault(
+        name="filters-tried-as-a-whole",
+        breaks=("filters: no row decides about another",),
+        file="sources/filters.py",
+        old="""        return f"coalesce({' AND '.join(f'({part})' for part in parts)}, false)"
+""",
+        new="""        whole = " AND ".join(parts).replace("TRY(", "(").replace("TRY_CAST", "CAST")
+        return f"coalesce(TRY({whole}), false)"
+""",
+        tests=("tests/sources/test_filters.py::test_no_row_decides_about_another",),
+    ),
+    Fault(
+        name="filters-left-out",
+        breaks=("filters: only rows that meet the recorded condition are read",),
+        file="sources/rows.py",
+        old="        if self._filter is None:\n            return source\n",
+        new="        if source:\n            return source\n        assert self._filter is not None\n",
+        tests=("tests/sources/test_filters.py::test_every_source_leaves_the_same_rows",),
+    ),
+    Fault(
+        name="filters-coins",
+        breaks=("filters: the same row is always kept or always left out",),
+        file="sources/filters.py",
+        old='    "abs ceil ',
+        new='    "abs random ceil ',
+        tests=("tests/sources/test_filters.py::test_functions_are_those_of_one_row",),
+    ),
+    Fault(
+        name="filters-last-moment-in-two-intervals",
+        breaks=("filters: intervals that follow each other have no row in common",),
+        file="sources/filters.py",
+        old='ends = ((">=", self.since), ("<", self.until))',
+        new='ends = ((">=", self.since), ("<=", self.until))',
+        tests=("tests/sources/test_filters.py::test_times_have_one_reading",),
+    ),
     # ---- randomness ----
     Fault(
         name="randomness-words-again-after-fork",

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource, attempt
@@ -44,12 +45,14 @@ def open_database(
     count: str | None,
     table: str | None,
     query: str | None,
-    identified: str | None = None,
+    also: Sequence[str] = (),
+    identified: int | None = None,
 ) -> Scan:
     """Look up the columns of a table or query; its rows are read later, by a connection of their own.
 
     A table is a name such as "events" or "schema.events", where a part in double quotes may hold a dot. The texts of
-    the column `identified`, if it is declared without a type, tell units apart.
+    the column at the position `identified`, if it is declared without a type, tell units apart. Columns in `also` come
+    after those of keys, unit and count.
     """
     found = _URL.match(url)
     kind = _KINDS.get(found[1].lower()) if found else None
@@ -58,7 +61,7 @@ def open_database(
         raise InvalidParameter(
             f"URLs of the kind {scheme}:// cannot be read; databases are postgresql://, duckdb:/// and sqlite:///."
         )
-    selection = selection_of(tuple(key), unit, count, table, query)
+    selection = replace(selection_of(tuple(key), unit, count, table, query), also=tuple(also))
     if kind == "postgresql":
         return open_postgresql(url, selection)
     path = file_of_url(url)

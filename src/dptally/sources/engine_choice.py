@@ -43,7 +43,7 @@ def check_engine_for(engine: str, what: str) -> None:
 
 
 def scan_by_polars(
-    source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: str | None
+    source: Any, scan: Scan, wanted: Sequence[str], *, unit: str | None, count: str | None, identified: int | None
 ) -> Scan:
     """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
     import polars as pl
@@ -72,7 +72,7 @@ def scan_by_polars(
     return replace(plain, attach_counted=with_counts.attach)
 
 
-def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:
+def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: int | None) -> Any:
     import polars as pl
 
     home = type(source).__module__.split(".")[0]

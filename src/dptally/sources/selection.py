@@ -24,11 +24,12 @@ class Selection:
     key: tuple[str, ...]  # names of the key columns
     unit: str | None  # name of the unit's column, or None
     count: str | None  # name of the column of counts, or None
+    also: tuple[str, ...] = ()  # names of the columns that a filter looks at
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All wanted columns, in the order of a `Scan`."""
-        return (*self.key, *(name for name in (self.unit, self.count) if name is not None))
+        return (*self.key, *(name for name in (self.unit, self.count) if name is not None), *self.also)
 
     def missing(self) -> InvalidSource:
         """The error for a table or a query that names something the database does not have."""

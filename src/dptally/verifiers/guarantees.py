@@ -65,7 +65,8 @@ NEUTRAL: Mapping[str, object] = {
     "most_distinct_keys": None,
     "rounds": 1,
 }
-WORD_OF_THE_PUBLISHER = ("unit", "private", "record")  # a name, how the bits were made, and what a ledger has to show
+# a name, how the bits were made, what a ledger has to show, and which rows were read
+WORD_OF_THE_PUBLISHER = ("unit", "private", "record", "where")
 
 _LAWS = {
     "weighted_sample": "WeightedSample",
