@@ -87,6 +87,15 @@ FAULTS: tuple[Fault, ...] = (
         new='ends = ((">=", self.since), ("<=", self.until))',
         tests=("tests/sources/test_filters.py::test_times_have_one_reading",),
     ),
+    # ---- comparisons ----
+    Fault(
+        name="comparison-missing-key-is-zero",
+        breaks=("intervals: a key that is not released may have what is hidden",),
+        file="releases/comparison.py",
+        old="hidden = largest_hidden(release, half / max(1, len(other)) if together else half)",
+        new="hidden = 0",
+        tests=("tests/releases/test_comparison.py::test_exact_coverage",),
+    ),
     # ---- randomness ----
     Fault(
         name="randomness-words-again-after-fork",
