@@ -10,7 +10,7 @@ from dptally.laws.specs.prefixes import PrefixSpec
 from dptally.opened_rows import open_for
 from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
-from dptally.sources.filters import read_filter
+from dptally.sources.intervals import read_filter_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +104,7 @@ def publish_heavy_hitters(
         )
     )
 
-    rows = read_filter(where, since=since, until=until, time_column=time_column)
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
 
     def check(schema: pa.Schema) -> None:
         from dptally.summaries.strings import check_type

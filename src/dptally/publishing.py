@@ -22,7 +22,7 @@ from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
 from dptally.releases.making import make_release
 from dptally.request import check_engine, read_request, with_listed_keys
-from dptally.sources.filters import read_filter
+from dptally.sources.intervals import read_filter_for
 
 if TYPE_CHECKING:
     from dptally.laws.registry import CompactMechanism, TableMechanism
@@ -98,7 +98,8 @@ def publish_spec(
         where: which rows the source reads, or None for all.
     """
     spec.certificate  # noqa: B018 - raises before anything is spent
-    with paying(ledger, spec.spending, bits, unit=unit) as paid:
+    interval = None if where is None else where.interval
+    with paying(ledger, spec.spending, bits, unit=unit, interval=interval) as paid:
         opened = open_source(paid)
         outputs: list[Any] = []
         with contextlib.closing(opened), progress_reporter(progress) as report:
@@ -270,7 +271,7 @@ def publish(
         chosen = choose_mechanism(request).mechanism
     elif (said := advice(chosen, request)) is not None:
         warnings.warn(said, stacklevel=2)
-    rows = read_filter(where, since=since, until=until, time_column=time_column)
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
     on_spark = check_engine(source, chosen, engine, memory_limit, format, collect, filtered=rows is not None)
     request = replace(request, merged=on_spark)
     spec = with_listed_keys(chosen, request).spec(request)

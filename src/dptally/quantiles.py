@@ -17,7 +17,7 @@ from dptally.opened_rows import OpenedRows
 from dptally.progress import Progress
 from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
-from dptally.sources.filters import read_filter
+from dptally.sources.intervals import read_filter_for
 from dptally.summaries.binned_values import check_values, is_whole
 from dptally.universes.grids import Grid, Outside, make_grid
 
@@ -112,7 +112,7 @@ def publish_quantiles(
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
     columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
-    rows = read_filter(where, since=since, until=until, time_column=time_column)
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
     request = {**columns, "format": format, "table": table, "query": query, "types": types, "where": rows}
 
     def make(grid: Grid) -> RangeSpec:
@@ -164,7 +164,7 @@ def find_quantile(
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
     columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
-    rows = read_filter(where, since=since, until=until, time_column=time_column)
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
     request = {**columns, "format": format, "table": table, "query": query, "types": types, "where": rows}
 
     def make(grid: Grid) -> SearchSpec:
@@ -206,7 +206,8 @@ def _publish(
     try:
         rows = open_rows(source, **request)
     except BaseException:
-        with nullcontext() if declared else paying(ledger, spec.spending, bits, unit=unit):
+        interval = None if request["where"] is None else request["where"].interval
+        with nullcontext() if declared else paying(ledger, spec.spending, bits, unit=unit, interval=interval):
             raise
     grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)

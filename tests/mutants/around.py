@@ -96,6 +96,31 @@ FAULTS: tuple[Fault, ...] = (
         new="hidden = 0",
         tests=("tests/releases/test_comparison.py::test_exact_coverage",),
     ),
+    # ---- renewing budgets ----
+    Fault(
+        name="renewal-other-rows-of-the-unit-forgotten",
+        breaks=("ledger: a release over several periods costs each of them two steps of a unit",),
+        file="ledger/renewal.py",
+        old="if len(numbers) > 1 and unit != EACH_ROW:",
+        new="if len(numbers) > _MOST_PERIODS and unit != EACH_ROW:",
+        tests=("tests/ledger/test_renewal.py::test_several_months",),
+    ),
+    Fault(
+        name="renewal-first-period-only",
+        breaks=("ledger: a release draws on every period that it reads",),
+        file="ledger/renewal.py",
+        old="return [(self._name(number), spending) for number in numbers]",
+        new="return [(self._name(number), spending) for number in numbers[:1]]",
+        tests=("tests/ledger/test_renewal.py::test_several_months",),
+    ),
+    Fault(
+        name="renewal-interval-not-enforced",
+        breaks=("ledger: a release reads no rows of periods that it does not draw on",),
+        file="sources/filters.py",
+        old="        if self.time_column is not None:\n            moment",
+        new="        if self.condition is None:\n            moment",
+        tests=("tests/ledger/test_renewal.py::test_the_interval_is_enforced",),
+    ),
     # ---- randomness ----
     Fault(
         name="randomness-words-again-after-fork",

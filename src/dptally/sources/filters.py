@@ -27,10 +27,11 @@ from typing import Any
 
 from dptally.errors import InvalidParameter, attempt
 from dptally.estimates.sql_text import check_sql
+from dptally.ledger.renewal import Interval
 from dptally.sources.columns import quote_identifier, quote_literal
 from dptally.sources.stated_types import read_as
 
-__all__ = ["Filter", "read_filter"]
+__all__ = ["Filter", "parsed", "read_filter"]
 
 FUNCTIONS = frozenset(
     "abs ceil char_length coalesce concat contains date_part date_trunc day dayofmonth dayofweek dayofyear ends_with "  # noqa: SIM905
@@ -68,6 +69,11 @@ class Filter:
     time_column: str | None = None  # the last of `columns`, where an interval was asked for
     since: datetime.datetime | None = None  # in UTC, without a zone; included
     until: datetime.datetime | None = None  # not included
+
+    @property
+    def interval(self) -> Interval | None:
+        """Which times are read, of which column; None where no interval was asked for."""
+        return None if self.time_column is None else Interval(self.time_column, self.since, self.until)
 
     def sql(self, types: Sequence[str]) -> str:
         """SQL that is true for the rows to read, false for all others; `types` are those of its columns.
@@ -167,7 +173,7 @@ def _read_condition(where: str, columns: list[str]) -> str:
         raise InvalidParameter(f"where must have at most {_LONGEST:,} characters: it is recorded in the release.")
     check_sql("where", where, functions=FUNCTIONS, over="one row")
     try:
-        condition = _Writer(columns).truth(_parsed(where), 0)
+        condition = _Writer(columns).truth(parsed(where), 0)
     except RecursionError:
         raise InvalidParameter(_TOO_DEEP) from None
     if not columns:
@@ -178,7 +184,7 @@ def _read_condition(where: str, columns: list[str]) -> str:
 _TOO_DEEP = f"where must not be nested deeper than {_DEEPEST} levels."
 
 
-def _parsed(where: str) -> Any:
+def parsed(where: str) -> Any:
     """The one expression that a text holds, as DuckDB's parser has it; nothing is looked up or run."""
     import duckdb
 
