@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import dptally
+from dptally.cli import main
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import SeededBits
 from dptally.sketches import load_sketch, merge_sketches
@@ -223,7 +224,7 @@ def test_functions_are_those_of_one_row() -> None:
         assert all(kind in ("scalar", "macro") and stability in ("CONSISTENT", None) for kind, stability in kinds), name
 
 
-def test_the_release_says_it(tmp_path: Path) -> None:
+def test_the_release_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The filter is in the guarantee, in the file, in what is shown, and passes verification."""
     rows = pl.DataFrame({"k": ["a"] * 900, "day": ["2026-11-15"] * 600 + ["2026-11-16"] * 300})
     where = "day = DATE '2026-11-15'"
@@ -234,6 +235,8 @@ def test_the_release_says_it(tmp_path: Path) -> None:
     assert again.guarantee.where == where
     assert f"Only rows with {where!r} were read" in str(again.guarantee)
     again.verify()
+    assert main(["verify", str(tmp_path / "r.parquet")]) == 0
+    assert f"only rows with {where!r} were read" in capsys.readouterr().out
     assert 550 < release.table().get_column("estimate").item() < 650
     assert "where" not in dptally.publish(rows, key="k", epsilon=1, delta="1e-6").describe()["guarantee"]
 

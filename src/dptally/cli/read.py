@@ -217,10 +217,13 @@ def _verify(arguments: argparse.Namespace) -> None:
         ledger = open_ledger(arguments.ledger, read_only=True)
         found["entry"] = ledger.find(release.guarantee, release.law).number
     if arguments.json:
-        print_json({"verified": True, "certificate": release.describe()["certificate"], **found})
+        facts = {name: part for name, part in release.describe()["guarantee"].items() if name == "where"}
+        print_json({"verified": True, "certificate": release.describe()["certificate"], **facts, **found})
         return
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")
+    if release.guarantee.where is not None:
+        say(f"The publisher states that only rows with {release.guarantee.where!r} were read; no file can show it.")
     if found:
         say(f"{arguments.ledger} has what it spent, as entry {found['entry']}.")
     if not release.guarantee.private:
