@@ -67,7 +67,7 @@ def test_exact_coverage(confidence: str) -> None:
     assert 0 < worst <= 1 - Fraction(confidence)
 
 
-@pytest.mark.parametrize("pairs", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pairs", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_simulated_coverage(pairs: int) -> None:
     """Intervals at 80 % hold for at least 80 % of keys, and those of the largest changes for all keys at once.
 
