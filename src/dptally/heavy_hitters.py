@@ -10,6 +10,7 @@ from dptally.laws.specs.prefixes import PrefixSpec
 from dptally.opened_rows import open_for
 from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
+from dptally.sources.intervals import read_filter_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,10 @@ def publish_heavy_hitters(
     table: str | None = None,
     query: str | None = None,
     types: Mapping[str, str] | None = None,
+    where: str | None = None,
+    since: object = None,
+    until: object = None,
+    time_column: str | None = None,
 ) -> PrefixTree:
     """Publish the frequent prefixes and values of a column of strings, as a tree.
 
@@ -68,6 +73,10 @@ def publish_heavy_hitters(
         progress: as in `dptally.publish`.
         table: of a database, as in `dptally.publish`.
         query: of a database, instead of a table.
+        where: as in `dptally.publish`.
+        since: as in `dptally.publish`.
+        until: as in `dptally.publish`.
+        time_column: as in `dptally.publish`.
         types: as in `dptally.publish`; a key without a declared type is a whole number for the domain "bits".
 
     Returns:
@@ -95,21 +104,23 @@ def publish_heavy_hitters(
         )
     )
 
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
+
     def check(schema: pa.Schema) -> None:
         from dptally.summaries.strings import check_type
 
         check_type(schema.field(0).type, spec.plan.domain)
 
     columns: dict[str, Any] = {"key": key, "unit": unit, "count": count, "nulls": "drop", "format": format}
+    place: dict[str, Any] = {"table": table, "query": query, "types": types, "where": rows}
     tree: PrefixTree = publish_spec(
         spec,
-        lambda paid: open_for(
-            spec, paid, source, memory_limit=memory_limit, check=check, table=table, query=query, types=types, **columns
-        ),
+        lambda paid: open_for(spec, paid, source, memory_limit=memory_limit, check=check, **columns, **place),
         unit=unit,
         bits=read_bits(randomness),
         ledger=ledger,
         progress=progress,
+        where=rows,
     )
     return tree
 

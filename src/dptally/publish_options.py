@@ -48,3 +48,7 @@ class PublishOptions(TypedDict, total=False):
     max_rows_per_unit_and_key: int | None
     combine_rows: Literal["add", "average"] | None
     shares: Mapping[str, float | str | Fraction] | None
+    where: str | None
+    since: object
+    until: object
+    time_column: str | None

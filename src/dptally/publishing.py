@@ -22,6 +22,7 @@ from dptally.progress import Progress, progress_reporter
 from dptally.randomness import BitSource, read_bits
 from dptally.releases.making import make_release
 from dptally.request import check_engine, read_request, with_listed_keys
+from dptally.sources.intervals import read_filter_for
 
 if TYPE_CHECKING:
     from dptally.laws.registry import CompactMechanism, TableMechanism
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dptally.publish_options import PublishOptions
     from dptally.releases.compact_release import CompactRelease
     from dptally.releases.table_release import TableRelease
+    from dptally.sources.filters import Filter
     from dptally.spark.publishing import OpenedFrame
     from dptally.spark.released import SparkRelease
 
@@ -73,6 +75,7 @@ def publish_spec(
     progress: bool | Progress | None = None,
     make: Callable[..., Any] = make_release,
     private: bool = True,
+    where: Filter | None = None,
 ) -> Any:
     """Release what a spec describes: the flow that every mechanism, engine and kind of release takes.
 
@@ -92,16 +95,19 @@ def publish_spec(
         progress: as in `publish`.
         make: makes the release of spec, last question, outputs, guarantee and names of key columns.
         private: False where which keys of a unit count was chosen before by bits that are not secret.
+        where: which rows the source reads, or None for all.
     """
     spec.certificate  # noqa: B018 - raises before anything is spent
-    with paying(ledger, spec.spending, bits, unit=unit) as paid:
+    interval = None if where is None else where.interval
+    with paying(ledger, spec.spending, bits, unit=unit, interval=interval) as paid:
         opened = open_source(paid)
         outputs: list[Any] = []
         with contextlib.closing(opened), progress_reporter(progress) as report:
             while (question := spec.next(outputs)) is not None:
                 asked = question
                 outputs.append(opened.answer(spec, question, bits, paid, report))
-        guarantee = replace(spec.guarantee(unit, private=private and bits.private), record=paid.record)
+        guarantee = spec.guarantee(unit, private=private and bits.private)
+        guarantee = replace(guarantee, record=paid.record, where=None if where is None else where.text)
         return make(spec, asked, outputs, guarantee, opened.key)
 
 
@@ -164,6 +170,10 @@ def publish(
     query: str | None = None,
     engine: str = "auto",
     types: Mapping[str, str] | None = None,
+    where: str | None = None,
+    since: object = None,
+    until: object = None,
+    time_column: str | None = None,
     collect: bool = True,
     sums: Mapping[str, Any] | None = None,
     means: Mapping[str, Any] | None = None,
@@ -227,9 +237,14 @@ def publish(
         table: of a database: the name of a table, or "schema.table".
         query: of a database: one SELECT statement instead of a table.
         engine: "auto", "duckdb", "polars" or "spark": what reads and counts. The law of the release is the same.
-        types: types of key and unit columns that have no declared type, such as ``{"age": "int64"}``: text, int64,
+        types: types of key, unit and filter columns without a declared type, such as ``{"age": "int64"}``: text, int64,
             float64, bool, date, time, timestamp, timestamptz, bytes or decimal(precision,scale). Columns of CSV, JSON
             and Python objects are text if left out. A value that is not written as one of its type is null.
+        where: only rows that meet this SQL condition are read, as ``"day = DATE '2026-11-15'"``; not those on which
+            it is null, or fails. Public, and recorded in the release.
+        since: only rows whose `time_column` is not before this date or time (UTC) are read,
+        until: and before this one, which is not included.
+        time_column: the column of dates, timestamps or ISO 8601 text that `since` and `until` are about.
         collect: False leaves the released rows of a Spark DataFrame on the cluster.
         sums: columns with their ranges, such as ``{"amount": (0, 100)}``: the sum of a column for every released key,
             over units, of what each unit has, clipped into the range. The range is public; it must not come from the
@@ -276,7 +291,9 @@ def publish(
         chosen = choose_mechanism(request).mechanism
     elif (said := advice(chosen, request)) is not None:
         warnings.warn(said, stacklevel=2)
-    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect, request.statistics)
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
+    special: dict[str, Any] = {"filtered": rows is not None, "statistics": request.statistics}
+    on_spark = check_engine(source, chosen, engine, memory_limit, format, collect, **special)
     request = replace(request, merged=on_spark)
     spec = with_listed_keys(chosen, request).spec(request)
     counted = None if unit is not None and count in ("units", "rows") else count
@@ -290,13 +307,13 @@ def publish(
     def open_source(paid: Paid) -> Opened:
         if on_spark:
             return _open_frame(paid, source, columns, types, collect=collect)
-        place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types}
+        place: dict[str, Any] = {"table": table, "query": query, "engine": engine, "types": types, "where": rows}
         if request.statistics is not None:
             place |= {"clipped": request.statistics.columns, "every_row": request.statistics.reads_values}
         return open_for(spec, paid, source, memory_limit=memory_limit, **columns, **place)
 
     released: TableRelease | CompactRelease | SparkRelease = publish_spec(
-        spec, open_source, unit=unit, bits=bits, ledger=ledger, progress=progress, make=make
+        spec, open_source, unit=unit, bits=bits, ledger=ledger, progress=progress, make=make, where=rows
     )
     return released
 

@@ -17,6 +17,7 @@ from dptally.opened_rows import OpenedRows
 from dptally.progress import Progress
 from dptally.publishing import publish_spec
 from dptally.randomness import BitSource, read_bits
+from dptally.sources.intervals import read_filter_for
 from dptally.summaries.binned_values import check_values, is_whole
 from dptally.universes.grids import Grid, Outside, make_grid
 
@@ -51,6 +52,10 @@ def publish_quantiles(
     table: str | None = None,
     query: str | None = None,
     types: Mapping[str, str] | None = None,
+    where: str | None = None,
+    since: object = None,
+    until: object = None,
+    time_column: str | None = None,
 ) -> RangeRelease:
     """Publish a tree of counts over a public interval, which answers quantiles, ranges and shares.
 
@@ -87,6 +92,10 @@ def publish_quantiles(
         table: of a database, as in `dptally.publish`.
         query: of a database, instead of a table.
         types: as in `dptally.publish`.
+        where: as in `dptally.publish`.
+        since: as in `dptally.publish`.
+        until: as in `dptally.publish`.
+        time_column: as in `dptally.publish`.
 
     Returns:
         RangeRelease: what may be shown to anyone.
@@ -103,7 +112,8 @@ def publish_quantiles(
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=branching, outside=outside)
     columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
-    request = {**columns, "format": format, "table": table, "query": query, "types": types}
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
+    request = {**columns, "format": format, "table": table, "query": query, "types": types, "where": rows}
 
     def make(grid: Grid) -> RangeSpec:
         return RangeSpec(grid, epsilon, delta, mechanism=mechanism, rate=rate)
@@ -137,6 +147,10 @@ def find_quantile(
     table: str | None = None,
     query: str | None = None,
     types: Mapping[str, str] | None = None,
+    where: str | None = None,
+    since: object = None,
+    until: object = None,
+    time_column: str | None = None,
 ) -> QuantileAnswer:
     """Find one quantile by halving the interval, each time with one private count of both halves [BC22, Lemma 8].
 
@@ -150,7 +164,8 @@ def find_quantile(
     """
     cut = partial(make_grid, low, high, resolution=resolution, branching=2, outside=outside)
     columns = {"key": value, "unit": unit, "count": count, "nulls": "drop"}
-    request = {**columns, "format": format, "table": table, "query": query, "types": types}
+    rows = read_filter_for(ledger, where, since=since, until=until, time_column=time_column)
+    request = {**columns, "format": format, "table": table, "query": query, "types": types, "where": rows}
 
     def make(grid: Grid) -> SearchSpec:
         search = QuantileRounds(
@@ -191,11 +206,13 @@ def _publish(
     try:
         rows = open_rows(source, **request)
     except BaseException:
-        with nullcontext() if declared else paying(ledger, spec.spending, bits, unit=unit):
+        interval = None if request["where"] is None else request["where"].interval
+        with nullcontext() if declared else paying(ledger, spec.spending, bits, unit=unit, interval=interval):
             raise
     grid = cut(whole=is_whole(rows.key_types[0]))
     check_values(rows, grid)
     if grid != spec.grid:
         spec = make(grid)
     opened = OpenedRows(rows, memory_limit=memory_limit)
-    return publish_spec(spec, lambda paid: opened, unit=unit, bits=bits, ledger=ledger, progress=progress)
+    where = request["where"]
+    return publish_spec(spec, lambda paid: opened, unit=unit, bits=bits, ledger=ledger, progress=progress, where=where)

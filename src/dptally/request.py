@@ -75,6 +75,8 @@ def check_engine(
     memory_limit: str | None,
     format_name: str | None,
     collect: bool,
+    *,
+    filtered: bool = False,
     statistics: Statistics | None = None,
 ) -> bool:
     """Whether Spark reads the source; refuses what only goes there, and what does not."""
@@ -89,6 +91,10 @@ def check_engine(
         return False
     if statistics is not None:
         raise InvalidParameter("sums, means, totals and count='rows' are not computed on Spark yet.")
+    if filtered:
+        raise InvalidParameter(
+            "where, since and until are for one machine; filter the Spark DataFrame first, by columns of the row alone."
+        )
     if mechanism.cluster is None:
         others = [repr(name) for name in mechanism_names() if mechanism_class(name).cluster is not None]
         raise InvalidParameter(

@@ -17,6 +17,7 @@ from dptally.mechanisms.registry import draw
 from dptally.publishing import publish_spec
 from dptally.randomness import read_bits
 from dptally.releases.table_release import RESERVED_COLUMNS, TableRelease
+from dptally.sources.filters import Filter
 from dptally.summaries.misra_gries import MisraGries
 from dptally.summaries.sketch_files import read_sketch_file
 from dptally.summaries.summed_sketches import SummedCounters
@@ -73,7 +74,7 @@ def publish_sketch(
     """
     if name in RESERVED_COLUMNS:
         raise InvalidParameter(f"a key column may not be named {name!r}: the release has a column of that name.")
-    key_name, unit_name = sketch.names
+    key_name, unit_name, where = sketch.names
     column = name or (key_name if key_name and key_name not in RESERVED_COLUMNS else "key")
     by_unit = sketch.form == "user"
     if unit is not None and not by_unit:
@@ -101,6 +102,7 @@ def publish_sketch(
         ledger=ledger,
         progress=False,
         private=sketch.private,
+        where=None if where is None else Filter(where, (), None),
     )
     return released
 

@@ -189,6 +189,7 @@ RULES: dict[str, Callable[[Guarantee, Guarantee, Any], bool]] = {
     "private": lambda true, forged, release: True,  # no file can show it
     "neighbours": lambda true, forged, release: forged.neighbours == true.neighbours,
     "record": lambda true, forged, release: True,  # a ledger answers for it
+    "where": lambda true, forged, release: True,  # the word of the publisher, and no part of what is guaranteed
 }
 
 

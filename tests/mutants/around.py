@@ -51,6 +51,76 @@ FAULTS: tuple[Fault, ...] = (
         new="if bounded > 1 << 40:",
         tests=("tests/mechanisms/test_mechanism_bounds.py",),
     ),
+    # ---- filters ----
+    Fault(
+        name="filters-tried-as-a-whole",
+        breaks=("filters: no row decides about another",),
+        file="sources/filters.py",
+        old="""        return f"coalesce({' AND '.join(f'({part})' for part in parts)}, false)"
+""",
+        new="""        whole = " AND ".join(parts).replace("TRY(", "(").replace("TRY_CAST", "CAST")
+        return f"coalesce(TRY({whole}), false)"
+""",
+        tests=("tests/sources/test_filters.py::test_no_row_decides_about_another",),
+    ),
+    Fault(
+        name="filters-left-out",
+        breaks=("filters: only rows that meet the recorded condition are read",),
+        file="sources/rows.py",
+        old="        if self._filter is None:\n            return source\n",
+        new="        if source:\n            return source\n        assert self._filter is not None\n",
+        tests=("tests/sources/test_filters.py::test_every_source_leaves_the_same_rows",),
+    ),
+    Fault(
+        name="filters-coins",
+        breaks=("filters: the same row is always kept or always left out",),
+        file="sources/filters.py",
+        old='    "abs ceil ',
+        new='    "abs random ceil ',
+        tests=("tests/sources/test_filters.py::test_functions_are_those_of_one_row",),
+    ),
+    Fault(
+        name="filters-last-moment-in-two-intervals",
+        breaks=("filters: intervals that follow each other have no row in common",),
+        file="sources/filters.py",
+        old='ends = ((">=", self.since), ("<", self.until))',
+        new='ends = ((">=", self.since), ("<=", self.until))',
+        tests=("tests/sources/test_filters.py::test_times_have_one_reading",),
+    ),
+    # ---- comparisons ----
+    Fault(
+        name="comparison-missing-key-is-zero",
+        breaks=("intervals: a key that is not released may have what is hidden",),
+        file="releases/comparison.py",
+        old="hidden = largest_hidden(release, half / max(1, len(other)) if together else half)",
+        new="hidden = 0",
+        tests=("tests/releases/test_comparison.py::test_exact_coverage",),
+    ),
+    # ---- renewing budgets ----
+    Fault(
+        name="renewal-other-rows-of-the-unit-forgotten",
+        breaks=("ledger: a release over several periods costs each of them two steps of a unit",),
+        file="ledger/renewal.py",
+        old="if len(numbers) > 1 and unit != EACH_ROW:",
+        new="if len(numbers) > _MOST_PERIODS and unit != EACH_ROW:",
+        tests=("tests/ledger/test_renewal.py::test_several_months",),
+    ),
+    Fault(
+        name="renewal-first-period-only",
+        breaks=("ledger: a release draws on every period that it reads",),
+        file="ledger/renewal.py",
+        old="return [(self._name(number), spending) for number in numbers]",
+        new="return [(self._name(number), spending) for number in numbers[:1]]",
+        tests=("tests/ledger/test_renewal.py::test_several_months",),
+    ),
+    Fault(
+        name="renewal-interval-not-enforced",
+        breaks=("ledger: a release reads no rows of periods that it does not draw on",),
+        file="sources/filters.py",
+        old="        if self.time_column is not None:\n            moment",
+        new="        if self.condition is None:\n            moment",
+        tests=("tests/ledger/test_renewal.py::test_the_interval_is_enforced",),
+    ),
     # ---- randomness ----
     Fault(
         name="randomness-words-again-after-fork",

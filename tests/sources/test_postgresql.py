@@ -20,6 +20,7 @@ import dptally
 from dptally.errors import DptallyError, InvalidParameter, InvalidSource, MissingDependency
 from dptally.randomness import SeededBits
 from dptally.sources import open_rows
+from dptally.sources.filters import read_filter
 from tests.sources.conftest import Server
 from tests.sources.counting import counts_of
 
@@ -101,6 +102,27 @@ def test_types(server: Server, column: str, expected: dict[Any, int]) -> None:
         query = "SELECT *, 1 AS unit FROM kinds"
         by_unit = counts_of(server.url, query=query, key=column, unit="unit", max_keys_per_unit=9)
         assert by_unit == dict.fromkeys(expected, 1)
+
+
+def test_filters(server: Server) -> None:
+    """A condition on other columns, on the unit and on times is met by the same rows as elsewhere."""
+    server.run(
+        "DROP TABLE IF EXISTS days",
+        "CREATE TABLE days (k text, u text, day date, at timestamptz, price numeric(8, 2))",
+        "INSERT INTO days SELECT 'k' || i % 3, 'u' || i, date '2026-11-15' + i % 2, "
+        "timestamptz '2026-11-15 23:30+00' + i * interval '1 hour', i FROM generate_series(0, 11) AS i",
+    )
+    where: dict[str, dict[str, int]] = {
+        "day = DATE '2026-11-15'": {"k0": 2, "k1": 2, "k2": 2},
+        "price BETWEEN 2.5 AND 4": {"k0": 1, "k1": 1},
+        "u IN ('u1', 'u4') AND 1 // (price - 4) IS NOT NULL": {"k1": 1},
+    }
+    for condition, expected in where.items():
+        asked: dict[str, Any] = {"table": "days", "key": "k", "where": read_filter(condition)}
+        assert counts_of(server.url, **asked) == expected, condition
+        assert counts_of(server.url, **asked, unit="u", max_keys_per_unit=3) == expected, condition
+    interval = read_filter(time_column="at", since="2026-11-15", until="2026-11-16")
+    assert counts_of(server.url, table="days", key="k", where=interval) == {"k0": 1}
 
 
 def test_times(server: Server) -> None:

@@ -14,6 +14,7 @@ _MODULES = {
     "federated": "federated",
     "ledger": "ledger",
     "read": "show top count sum verify combine",
+    "compare": "compare",
     "report": "plot report",
     "explore": "explore",
     "plan": "plan",

@@ -74,6 +74,11 @@ def inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
     table, query = getattr(arguments, "table", None), getattr(arguments, "query", None)
     part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
     names = given if isinstance(given, list) else [given]
+    if getattr(arguments, "where", None) is not None:
+        part += f", only rows with {arguments.where!r}"
+    if getattr(arguments, "time_column", None) is not None:
+        ends = ((" from", arguments.since), (" until before", arguments.until))
+        part += f", only {arguments.time_column!r}" + "".join(f"{word} {end}" for word, end in ends if end is not None)
     return tuple(f"{'standard input' if name == '-' else name}{part} (private)" for name in names)
 
 

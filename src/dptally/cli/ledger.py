@@ -12,11 +12,24 @@ from typing import Any
 
 from dptally.cli.explain import Explanation, described
 from dptally.cli.options import given, open_ledger
-from dptally.cli.parser import Commands, Explain, Parser, Run, add_choice, add_command, add_flag, add_group, add_value
+from dptally.cli.parser import (
+    Commands,
+    Explain,
+    Parser,
+    Run,
+    add_choice,
+    add_command,
+    add_flag,
+    add_group,
+    add_number,
+    add_value,
+)
 from dptally.cli.printing import print_json, print_table_or_csv, say
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon, as_fraction
 from dptally.ledger import Ledger
+from dptally.ledger.budget import MOST_FITTING
+from dptally.ledger.renewal import PERIODS
 
 _MOST_DIGITS = 4000
 _MOST_PARTS = 20  # that are shown
@@ -29,7 +42,7 @@ def add_commands(commands: Commands) -> None:
     inner = add_group(
         commands,
         "ledger",
-        summary="budgets: create, show, history, verify, void, restore-note, close",
+        summary="budgets: plan, create, show, history, verify, void, restore-note, close",
         details="A budget for all releases of one data set, written to disk before anything is released.",
         example="dptally ledger create budget.db --epsilon 1 --delta 1e-6",
     )
@@ -37,7 +50,15 @@ def add_commands(commands: Commands) -> None:
     add_value(create, "--epsilon", "E", "of the budget. Parsed exactly: 0.1 means 1/10", required=True)
     add_value(create, "--delta", "D", "of the budget; 0 for releases with delta 0 only", required=True)
     add_choice(create, "--accounting", ("basic", "tight"), "how spending is composed", default="basic")
+    renew = "each period has the whole budget for its own rows, by --time-column; see above"
+    add_choice(create, "--renew", PERIODS, renew)
+    add_value(create, "--time-column", "COLUMN", "the dates or times that tell the period of a row, with --renew")
     add_value(create, "--source", "NAME", "a data source; repeat for several", action="append")
+    plan = add_command(inner, "plan", _plan, _explain_plan)
+    add_number(plan, "--releases", "N", "how many releases there will be, as 365", required=True)
+    add_value(plan, "--epsilon", "E", "of the budget. Parsed exactly: 0.1 means 1/10", required=True)
+    add_value(plan, "--delta", "D", "of the budget", required=True)
+    add_value(plan, "--delta-each", "D", "of each release (default: half of the budget's delta, shared between them)")
     add_flag(_add(inner, "show", _show), "--numerical", "add a second opinion by dp-accounting, in floating point")
     _add(inner, "history", _history)
     add_value(_add(inner, "verify", _verify), "--head", "HASH", "the hash of a row, noted earlier")
@@ -66,20 +87,56 @@ def _create(arguments: argparse.Namespace) -> None:
     With --accounting tight, you state that parameters of releases (mechanism, epsilon, delta) are fixed
     without looking at earlier releases, as by a plan or a schedule; more then fits in the budget.
 
+    With --renew month --time-column day each month has the whole budget, for rows of that month: releases must
+    say which rows they read, by --since and --until or by a --where on that column. The guarantee is then for
+    all rows of one unit within one month, and not for a unit over several months. A release over several months
+    draws on each, twice its epsilon and more of delta if it has a unit, as other rows of the unit stay.
+
     dptally ledger create budget.db --epsilon 1 --delta 1e-6
     dptally ledger create people.db --epsilon 2 --delta 1e-6 --source events --source orders
     """
     if Path(arguments.ledger).exists():
         raise InvalidParameter(f"{arguments.ledger} already exists; a ledger is never replaced.")
-    ledger = Ledger(arguments.ledger, **given(arguments, "epsilon delta accounting"), sources=arguments.source)
+    ledger = Ledger(
+        arguments.ledger, **given(arguments, "epsilon delta accounting renew time_column"), sources=arguments.source
+    )
     _print_state(arguments, ledger, f"Made {arguments.ledger}.")
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Which epsilon each of many releases may have.
+
+    Answer which epsilon each of N equal releases may have, so that all of them fit into a budget: under basic
+    accounting, where epsilons are added up, and under tight accounting, where all parameters are fixed without
+    looking at earlier releases. Numbers are rounded down. No ledger is read or made.
+
+    dptally ledger plan --releases 365 --epsilon 10 --delta 1e-5
+    dptally ledger plan --releases 52 --epsilon 4 --delta 1e-6 --delta-each 1e-9 --json
+    """
+    plan = Ledger.plan(**given(arguments, "releases epsilon delta delta_each"))
+    if arguments.json:
+        names = ("epsilon", "delta", "delta_each", "basic", "tight")
+        print_json(
+            {"releases": plan.releases, **{k: v for name in names for k, v in _both(name, getattr(plan, name)).items()}}
+        )
+        return
+    say(str(plan))
+
+
+def _explain_plan(arguments: argparse.Namespace) -> Explanation:
+    return Explanation(
+        described(arguments),
+        guarantee="None: nothing is released.",
+        cost="Nothing is spent.",
+        resources="Less than a second; some seconds for very many releases.",
+    )
 
 
 def _show(arguments: argparse.Namespace) -> None:
     """What remains, and what was spent by each kind of composition.
 
     Show the budget, what remains of it under the ledger's accounting, for the whole data and for parts of
-    it, and the total by basic, optimal and tight composition.
+    it, how many more releases like the last one fit, and the total by basic, optimal and tight composition.
 
     dptally ledger show budget.db
     dptally ledger show budget.db --json
@@ -95,9 +152,13 @@ def _show(arguments: argparse.Namespace) -> None:
         shown = [
             {"method": each.method, **_both("delta", each.delta), **_both("epsilon", each.epsilon)} for each in totals
         ]
-        print_json({**_facts(ledger), "totals": shown, **numerical})
+        print_json({**_facts(ledger), "fitting": ledger.fitting(), "totals": shown, **numerical})
         return
     _say_state(ledger)
+    fitting = ledger.fitting()
+    if fitting is not None:
+        number = f"{MOST_FITTING:,} or more" if fitting == MOST_FITTING else f"{fitting:,}"
+        say(f"Releases like the last one that still fit: {number}.")
     for total in totals:
         at_delta = "" if total.epsilon is None else f"; epsilon {_number(total.epsilon)} at the budget's delta"
         at_epsilon = "more than any delta" if total.delta >= 1 else f"delta {_number(total.delta)}"
@@ -212,6 +273,7 @@ def _facts(ledger: Ledger) -> dict[str, Any]:
         **_both("delta", ledger.delta),
         "accounting": ledger.accounting,
         "sources": list(ledger.sources),
+        "renew": None if ledger.renewal is None else vars(ledger.renewal),
         "closed": ledger.closed,
         "clock_set_back": ledger.clock_set_back,
         "entries": len(ledger.history()),
@@ -251,7 +313,10 @@ def _say_state(ledger: Ledger) -> None:
     say(f"Budget: epsilon {_number(ledger.epsilon)}, delta {_number(ledger.delta)}, accounting {ledger.accounting}.")
     parts = _parts(ledger)
     whose = " for releases of the whole data" if parts else ""
-    say(f"Left{whose}: {_left(ledger, ledger.remaining())}.")
+    if ledger.renewal is None:
+        say(f"Left{whose}: {_left(ledger, ledger.remaining())}.")
+    else:
+        say(str(ledger.renewal))
     for number, (partitioning, part, left) in enumerate(parts):
         if part is None:
             say(f"Left for any other part of {partitioning}: {_left(ledger, left)}.")

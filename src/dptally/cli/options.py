@@ -24,6 +24,9 @@ DATABASES = (
 )
 """What the help of every command with `add_source` says about them."""
 
+FILTER = "where since until time_column"
+"""The options of `add_filter`."""
+
 EPSILON = "privacy-loss bound; smaller is more private. Parsed exactly: 0.1 means 1/10, and 1/3 works too"
 DELTA = "probability that the bound fails; choose it well below one over the number of units, such as 1e-6"
 
@@ -68,13 +71,26 @@ def add_source(parser: Parser, *, needed: bool = True) -> None:
         "named twice counts once, and under two names is refused"
     )
     types = (
-        "type of a key or unit column of CSV, JSON or SQLite that declares none, as age=int64 or "
+        "type of a key, unit or filter column of CSV, JSON or SQLite that declares none, as age=int64 or "
         "price=decimal(10,2) (default: text); other values are read as null; repeat for several"
     )
     add_value(parser, "input", "INPUT", files, nargs="+" if needed else "*")
     add_value(parser, "--table", "NAME", "of a database: the table, or schema.table")
     add_value(parser, "--query", "SQL", "of a database: a SELECT statement instead of a table")
     add_value(parser, "--type", "COLUMN=TYPE", types, action="append", dest="types")
+    add_filter(parser)
+
+
+def add_filter(parser: Parser) -> None:
+    """Which rows a command reads."""
+    where = (
+        "read only rows that meet this SQL condition, as \"day = DATE '2026-11-15'\"; a row on which it is null or "
+        "fails is left out; public, and recorded in the release"
+    )
+    add_value(parser, "--where", "CONDITION", where)
+    add_value(parser, "--since", "TIME", "read only rows from this date or time on (UTC), with --time-column")
+    add_value(parser, "--until", "TIME", "and before this one, which is not included")
+    add_value(parser, "--time-column", "COLUMN", "the dates, timestamps or ISO 8601 text of --since and --until")
 
 
 def source_of(arguments: argparse.Namespace) -> str | list[str]:

@@ -93,7 +93,7 @@ def _publish(arguments: argparse.Namespace) -> None:
     release = publish(
         options.source_of(arguments),
         **options.given(arguments, "key unit max_keys_per_unit epsilon delta count nulls format memory_limit engine"),
-        **options.given(arguments, f"mechanism {_OF_MECHANISMS} table query"),
+        **options.given(arguments, f"mechanism {_OF_MECHANISMS} table query {options.FILTER}"),
         sampling=options.sampling_of(arguments),
         values=not arguments.keys_only,
         types=options.types_of(arguments),

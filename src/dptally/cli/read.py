@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dptally.releases.combined_releases import CombinedReleases
     from dptally.releases.table_release import TableRelease
 
-_FORMATS = (".csv", ".json", ".parquet")
+TABLE_FORMATS = (".csv", ".json", ".parquet")
 
 
 def add_commands(commands: Commands) -> None:
@@ -217,10 +217,13 @@ def _verify(arguments: argparse.Namespace) -> None:
         ledger = open_ledger(arguments.ledger, read_only=True)
         found["entry"] = ledger.find(release.guarantee, release.law).number
     if arguments.json:
-        print_json({"verified": True, "certificate": release.describe()["certificate"], **found})
+        facts = {name: part for name, part in release.describe()["guarantee"].items() if name == "where"}
+        print_json({"verified": True, "certificate": release.describe()["certificate"], **facts, **found})
         return
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")
+    if release.guarantee.where is not None:
+        say(f"The publisher states that only rows with {release.guarantee.where!r} were read; no file can show it.")
     if found:
         say(f"{arguments.ledger} has what it spent, as entry {found['entry']}.")
     if not release.guarantee.private:
@@ -266,7 +269,7 @@ def _combine(arguments: argparse.Namespace) -> None:
     hidden = _hidden_in_words(combined, confidence)
     if output is not None:
         with to_completion():
-            _write(table, output, overwrite=arguments.overwrite)
+            write_table(table, output, overwrite=arguments.overwrite)
     if arguments.json:
         stated = {name: str(getattr(combined, name)) for name in ("epsilon", "delta", "units")}
         floats = {"epsilon_float": float(combined.epsilon), "delta_float": float(combined.delta)}
@@ -307,7 +310,7 @@ def _checked_output(arguments: argparse.Namespace) -> Path | None:
     if arguments.output is None:
         return None
     output = Path(arguments.output)
-    if output.suffix.lower() not in _FORMATS:
+    if output.suffix.lower() not in TABLE_FORMATS:
         raise InvalidParameter(f"-o writes .csv, .json or .parquet, and {output} is named otherwise.")
     check_target(output, overwrite=arguments.overwrite)
     return output
@@ -324,7 +327,8 @@ def _untold(combined: CombinedReleases) -> list[bool]:
     return [each.guarantee.sketch_capacity is not None and each.shortfall is None for each in combined.releases]
 
 
-def _write(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
+def write_table(table: pl.DataFrame, output: Path, *, overwrite: bool) -> None:
+    """Write rows in the format that the name ends in."""
     with complete_or_absent(output, overwrite=overwrite) as file:
         kind = output.suffix.lower()
         if kind == ".parquet":

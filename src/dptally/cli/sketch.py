@@ -38,6 +38,7 @@ def add_commands(commands: Commands) -> None:
     kind = "what keys are; left out, the declared type of the column, or text in files that declare none"
     add_choice(build, "--kind", ("string", "bytes", "integer", "unsigned"), kind)
     options.add_format(build)
+    options.add_filter(build)
     add_value(build, "--checkpoint", "FILE", "where to write the sketch while it is being made")
     _add_output(build)
 
@@ -86,7 +87,7 @@ def _build(arguments: argparse.Namespace) -> None:
     if arguments.unit is None and arguments.max_keys_per_unit != 1:
         raise InvalidParameter("--max-keys-per-unit needs --unit: without one, every row is its own unit with one key.")
     source = arguments.input[0] if len(arguments.input) == 1 else arguments.input
-    asked = options.given(arguments, "key format checkpoint")
+    asked = options.given(arguments, f"key format checkpoint {options.FILTER}")
     sketch: Any
     if arguments.unit is None:
         sketch = MisraGriesSketch(arguments.capacity, kind=arguments.kind)

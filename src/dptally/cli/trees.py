@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUARTILES = ("0.25", "0.5", "0.75")
 _NEEDED = ("input", "value", "low", "high", "epsilon")
 _OPTIONAL = ("unit", "delta", "resolution", "count", "format", "table", "query", "types", "output", "ledger")
-_OF_DATA = (*_NEEDED, *_OPTIONAL, "not_private_seed")
+_OF_DATA = (*_NEEDED, *_OPTIONAL, *options.FILTER.split(), "not_private_seed")
 
 
 def add_commands(commands: Commands) -> None:
@@ -113,7 +113,7 @@ def _publish(arguments: argparse.Namespace) -> RangeRelease:
     release = publish_quantiles(
         source,
         **options.given(arguments, "value unit epsilon delta resolution branching mechanism outside"),
-        **options.given(arguments, "count format memory_limit table query"),
+        **options.given(arguments, f"count format memory_limit table query {options.FILTER}"),
         low=read_value("--low", arguments.low),
         high=read_value("--high", arguments.high),
         types=options.types_of(arguments),
@@ -181,7 +181,7 @@ def _heavy_hitters(arguments: argparse.Namespace) -> None:
     tree = publish_heavy_hitters(
         options.source_of(arguments),
         **options.given(arguments, "key unit epsilon delta step domain width composition single_round"),
-        **options.given(arguments, "count format memory_limit table query"),
+        **options.given(arguments, f"count format memory_limit table query {options.FILTER}"),
         levels=_levels(arguments.levels),
         types=options.types_of(arguments),
         **request.common,

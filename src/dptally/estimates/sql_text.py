@@ -1,5 +1,7 @@
 """SQL texts given to `Release.sum`: expressions over the columns of a release, and nothing else.
 
+Filters of rows (`dptally.sources.filters`) begin with the same look at their text.
+
 Polars' own SQL reads files in subqueries (``x IN (SELECT ... FROM read_csv('...'))`` opens the file to learn its
 columns), takes time that grows with the square of a text's length, and panics on some types. So a text is looked at
 before Polars gets it: no statements within, only functions that are listed here, no comments, and a bounded number of
@@ -62,7 +64,9 @@ def read_expression(name: str, text: str) -> pl.Expr:
         raise InvalidParameter(f"{name} cannot be evaluated on the release: {str(error).splitlines()[0]}") from None
 
 
-def check_sql(name: str, text: str) -> None:
+def check_sql(
+    name: str, text: str, *, functions: frozenset[str] = FUNCTIONS, over: str = "the columns of the release"
+) -> None:
     """Refuse a text that holds a statement, a function that is not listed, a comment, or too many parts.
 
     >>> check_sql("where", "query LIKE 'a%' AND length(query) > 2")
@@ -81,7 +85,7 @@ def check_sql(name: str, text: str) -> None:
         place, kind, token = found.end(), str(found.lastgroup), found.group()
         if kind == "space":
             continue
-        _check_token(name, kind, token.casefold(), before)
+        _check_token(name, kind, token.casefold(), before, functions, over)
         before = kind, token.casefold()
         parts += kind not in ("text", "number", "comma")
         if parts > _MOST_PARTS:
@@ -102,16 +106,16 @@ def _joined(text: str, found: re.Match[str]) -> bool:
     return found.lastgroup in ("word", "number") and after in tuple("'\"`")
 
 
-def _check_token(name: str, kind: str, token: str, before: tuple[str, str]) -> None:
+def _check_token(
+    name: str, kind: str, token: str, before: tuple[str, str], functions: frozenset[str], over: str
+) -> None:
     """Refuse a word that begins a statement, and a call of anything that is not listed."""
     previous_kind, previous = before
     opens = kind == "sign" and token == "("  # noqa: S105 - a token of SQL
     if kind == "word" and token in _NEVER and not (token in ("from", "distinct") and previous_kind in _ENDS):
-        raise InvalidParameter(
-            f"{name} must not hold {token.upper()}: it is an expression over the columns of the release."
-        )
+        raise InvalidParameter(f"{name} must not hold {token.upper()}: it is an expression over {over}.")
     if opens:
-        known = previous in FUNCTIONS or previous in _BEFORE_BRACKETS
+        known = previous in functions or previous in _BEFORE_BRACKETS
         if previous_kind == "name" or (previous_kind == "word" and not known):
-            listed = ", ".join(sorted(FUNCTIONS))
+            listed = ", ".join(sorted(functions))
             raise InvalidParameter(f"{name} must not call {previous[:40]}: the functions are {listed}.")

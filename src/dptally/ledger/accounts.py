@@ -10,7 +10,8 @@ from typing import Any
 
 from dptally.errors import DptallyError, InvalidParameter, UnreadableLedger
 from dptally.ledger.budget import Budget, Group, Spent
-from dptally.ledger.history import FORMAT_VERSION, READABLE, START, UNHURRIED, Row, row_hash
+from dptally.ledger.history import FORMAT_VERSION, READABLE, RENEWING, START, UNHURRIED, Row, row_hash
+from dptally.ledger.renewal import Renewal
 from dptally.privacy.spending import Spending
 
 _TEXTS = tuple(field.name for field in fields(Row) if field.type != "int")
@@ -83,6 +84,7 @@ class Accounts:
         self.ledger_id = ""
         self.budget = Budget(Fraction(1), Fraction(0))
         self.sources: tuple[str, ...] = ()
+        self.renewal: Renewal | None = None
         self.hashes: list[str] = []
         self.latest = ""
         self.clock_set_back = False
@@ -132,6 +134,21 @@ class Accounts:
             self.clock_set_back |= row.time < row.latest
             self.latest = row.latest
 
+    def fitting(self, entry: Entry) -> int:
+        """How many more spendings like one the budget allows, up to `MOST_FITTING`; none if it is closed."""
+        if self.closed is not None:
+            return 0
+        return min(self.spent.fitting(self.budget, amount, group) for group, amount in self.drawn(entry))
+
+    def drawn(self, entry: Entry) -> list[tuple[Group, Spending]]:
+        """What an entry draws from the budget of which part: one, or in a ledger that renews that of each period."""
+        if self.renewal is None:
+            return [(entry.group, entry.spending)]
+        if entry.partitioning != self.renewal.period or entry.part is None:
+            raise ValueError("no period")
+        periods = self.renewal.drawn(entry.part, entry.unit, entry.spending)
+        return [((self.renewal.period, name), amount) for name, amount in periods]
+
     def ends_with(self, place: tuple[int, str]) -> bool:
         """Whether a row is in the history, and nothing follows it but rows that need not be on disk at once."""
         number, digest = place
@@ -174,12 +191,16 @@ class Accounts:
         self.sources = tuple(facts["sources"])
         if facts["format_version"] > 1:
             self._take_key(facts)
+        if (facts["format_version"] == RENEWING) != ("renew" in facts):
+            raise ValueError("a renewal in another format")
+        if "renew" in facts:
+            self.renewal = Renewal(facts["renew"]["period"], facts["renew"]["time_column"])
 
     def _take_key(self, facts: Any) -> None:
         key = bytes.fromhex(facts["key"])
-        if facts["format_version"] != FORMAT_VERSION or len(key) != KEY_BYTES:
+        if facts["format_version"] not in (FORMAT_VERSION, RENEWING) or len(key) != KEY_BYTES:
             raise ValueError("not a key")
-        self.version, self.key = FORMAT_VERSION, key
+        self.version, self.key = facts["format_version"], key
 
     def _reserve(self, row: Row, digest: str) -> None:
         if row.entry != len(self.entries) + 1 or self.closed is not None:
@@ -192,9 +213,11 @@ class Accounts:
         spending = self._read.get(text) or self._read.setdefault(text, Spending.read(row.facts()))
         same = {name: getattr(row, name) for name in _SAME_IN_AN_ENTRY}
         made = Entry(row.entry, row.state, spending=spending, release_id=row.release_id, entry_hash=digest, **same)
+        drawn = self.drawn(made)
         self.entries[row.entry] = made
         self.releases[row.release_id] = row.entry
-        self.spent.add(made.group, spending)
+        for group, amount in drawn:
+            self.spent.add(group, amount)
 
     def _change(self, row: Row) -> None:
         if not self.may_become(row.entry, row.state):
@@ -202,7 +225,8 @@ class Accounts:
         before = self.entries[row.entry]
         self.entries[row.entry] = replace(before, state=row.state, note=row.note or before.note)
         if row.state == "void":
-            self.spent.add(before.group, before.spending, -1)
+            for group, amount in self.drawn(before):
+                self.spent.add(group, amount, -1)
 
 
 def key_facts(key: bytes) -> dict[str, Any]:
@@ -210,8 +234,11 @@ def key_facts(key: bytes) -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "key": key.hex()}
 
 
-def budget_facts(ledger_id: str, key: bytes, budget: Budget, sources: tuple[str, ...]) -> dict[str, Any]:
+def budget_facts(
+    ledger_id: str, key: bytes, budget: Budget, sources: tuple[str, ...], renewal: Renewal | None
+) -> dict[str, Any]:
     """What the header says."""
+    renewing = {} if renewal is None else {"format_version": RENEWING, "renew": vars(renewal)}
     return {
         **key_facts(key),
         "ledger_id": ledger_id,
@@ -219,6 +246,7 @@ def budget_facts(ledger_id: str, key: bytes, budget: Budget, sources: tuple[str,
         "delta": str(budget.delta),
         "accounting": budget.accounting,
         "sources": list(sources),
+        **renewing,
     }
 
 

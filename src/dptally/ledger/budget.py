@@ -25,6 +25,8 @@ Group = tuple[str, str] | None
 """A partitioning and a part of it, or None for the whole data."""
 _NOTHING = Fraction(0), Fraction(0)
 _SHARES = 1000
+MOST_FITTING = 10_000
+"""Beyond which nobody counts how many releases still fit."""
 _MOST_HISTORIES = 256  # for rules that look at each; beyond it, sums of the largest parts
 
 
@@ -88,16 +90,16 @@ class Spent:
                 found.setdefault(part[0], []).append(part)
         return found
 
-    def allows(self, budget: Budget, spending: Spending, group: Group) -> bool:
-        """Whether one more spending keeps the budget for every unit it concerns; the others lose nothing more."""
+    def allows(self, budget: Budget, spending: Spending, group: Group, times: int = 1) -> bool:
+        """Whether one more spending, or several, keep the budget for every unit concerned; others lose nothing more."""
         epsilon, delta = self.largest(group)
-        if epsilon + spending.epsilon <= budget.epsilon and delta + spending.delta <= budget.delta:
+        if epsilon + times * spending.epsilon <= budget.epsilon and delta + times * spending.delta <= budget.delta:
             return True
         histories = self.histories(group)
         if histories is None:
             return False
         # Not `all(...)` over largest sums: the part with most epsilon need not be the one with most delta.
-        return all(_holds(budget, frozenset((history + Counter([spending])).items())) for history in histories)
+        return all(_holds(budget, frozenset((history + Counter({spending: times})).items())) for history in histories)
 
     def left(self, budget: Budget, group: Group) -> tuple[Fraction, Fraction]:
         """Epsilon and delta of one more spending that the budget allows; in a group, for units of that part.
@@ -128,6 +130,10 @@ class Spent:
 
         found = budget.epsilon * (first_where(refused, 1, _SHARES + 1) - 1) / _SHARES
         return (found, room) if found > best[0] else best
+
+    def fitting(self, budget: Budget, spending: Spending, group: Group) -> int:
+        """How many more of a spending the budget allows, up to `MOST_FITTING`."""
+        return first_where(lambda times: not self.allows(budget, spending, group, times), 1, MOST_FITTING + 1) - 1
 
     def totals(self, budget: Budget) -> list[Total] | None:
         """Basic, optimal and tight totals for the units that lost most; None if there are too many to look at."""

@@ -28,7 +28,8 @@ from typing import Any
 from dptally.errors import UnreadableLedger
 
 FORMAT_VERSION = 2
-READABLE = (1, 2)
+RENEWING = 3  # the format of ledgers that renew, which earlier versions would not know how to spend from
+READABLE = (1, 2, 3)
 START = "0" * 64
 UNHURRIED = frozenset({"published", "failed", "void"})
 """States that need not be on disk at once: if they are lost with the power, more counts as spent, not less."""

@@ -27,8 +27,10 @@ from dptally.ledger.accounts import (
     key_facts,
 )
 from dptally.ledger.budget import Accounting, Budget, Group
-from dptally.ledger.history import EACH_ROW, UNHURRIED, Row, row_hash
+from dptally.ledger.history import EACH_ROW, FORMAT_VERSION, RENEWING, UNHURRIED, Row, row_hash
 from dptally.ledger.note import Noted
+from dptally.ledger.planning import ReleasePlan, plan_releases
+from dptally.ledger.renewal import Interval, Renewal
 from dptally.ledger.schema import LARGEST_TEXT
 from dptally.ledger.storage import Storage
 from dptally.privacy.guarantee import Guarantee, Record
@@ -61,6 +63,10 @@ class Ledger:
         delta: of the budget; 0 allows only releases with delta = 0.
         accounting: "basic" (default) or "tight": see `dptally.ledger.budget.Budget`. Fixed when the ledger is made.
         sources: names of data sources; if given when the ledger is made, every spending must name one of them.
+        renew: "day", "month" or "year": each period has the whole budget for its own rows, by `time_column`. Releases
+            must say which rows they read (`since` and `until`, or `where`). The guarantee is then for all rows of one
+            unit within one period; see `dptally.ledger.renewal`. Fixed when the ledger is made.
+        time_column: the column of dates or times that tells the period of a row, with `renew`.
         read_only: to look at a ledger without being able to spend from it.
 
     Raises:
@@ -83,19 +89,25 @@ class Ledger:
         delta: object = None,
         accounting: Accounting | None = None,
         sources: Sequence[str] | None = None,
+        renew: str | None = None,
+        time_column: str | None = None,
         read_only: bool = False,
     ) -> None:
         self.path = Path(path)
         if accounting not in (None, "basic", "tight"):
             raise InvalidParameter(f"accounting must be 'basic' or 'tight', got {str(accounting)[:40]!r}.")
         asked = _as_budget(epsilon, delta)
+        if renew is None and time_column is not None:
+            raise InvalidParameter("time_column is for budgets that renew; say by which period, such as renew='month'.")
+        renewal = None if renew is None else Renewal(renew, time_column)  # type: ignore[arg-type]  # it checks
         named = None if sources is None else tuple(check_name("a source", name, optional=False) for name in sources)
         if self.path.is_dir():
             raise InvalidParameter(f"{self.path} is a directory, not a ledger.")
         if not self.path.exists():
             if asked is None or read_only:
                 raise InvalidParameter(f"{self.path} does not exist; give epsilon and delta to make a new ledger.")
-            Storage.create(self.path, _header(Budget(*asked, accounting or "basic"), named or ()))
+            header = _header(Budget(*asked, accounting or "basic"), named or (), renewal)
+            Storage.create(self.path, header, FORMAT_VERSION if renewal is None else RENEWING)
         self._storage = Storage(self.path, read_only=read_only)
         self._accounts = Accounts(str(self.path))
         try:
@@ -113,6 +125,8 @@ class Ledger:
             raise InvalidParameter(f"{self.path} was made with accounting {budget.accounting!r}; it cannot be changed.")
         if named is not None and named != self._accounts.sources:
             raise InvalidParameter(f"{self.path} was made with other sources; they cannot be changed.")
+        if renewal is not None and renewal != self._accounts.renewal:
+            raise InvalidParameter(f"{self.path} does not renew like this; it cannot be changed.")
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, epsilon={self.epsilon}, delta={self.delta})"
@@ -148,6 +162,11 @@ class Ledger:
         return self._accounts.sources
 
     @property
+    def renewal(self) -> Renewal | None:
+        """By which periods of which column the budget renews; None if it does not."""
+        return self._accounts.renewal
+
+    @property
     def closed(self) -> bool:
         """Whether nothing more can be spent."""
         self._refresh()
@@ -178,6 +197,28 @@ class Ledger:
         """
         self._refresh()
         return self._accounts.spent.left(self._accounts.budget, _group(partitioning, part))
+
+    def fitting(self) -> int | None:
+        """How many more releases like the last one fit, up to 10,000; None where there is no last one."""
+        self._refresh()
+        last = next((entry for entry in reversed(self.history()) if entry.state != "void"), None)
+        return None if last is None else self._accounts.fitting(last)
+
+    @staticmethod
+    def plan(releases: int, *, epsilon: object, delta: object, delta_each: object = None) -> ReleasePlan:
+        """Which epsilon each of so many equal releases may have, so that all of them fit into a budget.
+
+        Args:
+            releases: how many, such as 365.
+            epsilon: of the budget.
+            delta: of the budget.
+            delta_each: of each release; None for half of the budget's delta shared between them, which leaves the other
+                half for tight composition.
+
+        >>> print(Ledger.plan(365, epsilon=10, delta="1e-5", delta_each="1e-8"))
+        365 releases at delta 1e-08 each fit into epsilon 10, delta 1e-05 with epsilon 0.02739 each under basic ...
+        """
+        return plan_releases(releases, epsilon=epsilon, delta=delta, delta_each=delta_each)
 
     def parts(self) -> list[tuple[str, str]]:
         """Partitionings and parts that something counts as spent on, in order."""
@@ -245,11 +286,13 @@ class Ledger:
         part: str | None = None,
         who: str | None = None,
         note: str | None = None,
+        interval: Interval | None = None,
     ) -> Reservation:
         """Spend, on disk, what a release will need; before it reads data.
 
         Labels are those of `account`. `unit` is whose privacy it is about: guarantees for different privacy units
-        cannot be composed. A `note` is what else is worth knowing; public, like everything here.
+        cannot be composed. A `note` is what else is worth knowing; public, like everything here. `interval`: which
+        times are read, for ledgers that renew; the caller enforces it row by row.
 
         Raises:
             BudgetExceeded: if the budget does not allow it; then nothing is written.
@@ -262,16 +305,20 @@ class Ledger:
             raise InvalidParameter("epsilon and delta have too many digits for a ledger.")
         check_name("source", source)
         check_name("who", who)
+        if self.renewal is not None:
+            if partitioning is not None:
+                raise InvalidParameter(f"{self.path} renews by periods, and takes no other parts.")
+            partitioning, part = self.renewal.period, self.renewal.part(interval)
         labels = {"source": source, "unit": unit, "partitioning": partitioning, "part": part, "who": who, "note": note}
-        group = _group(partitioning, part)
+        _group(partitioning, part)
         if self.sources and source not in self.sources:
             raise InvalidParameter(f"source must be one of {', '.join(map(repr, self.sources))} in this ledger.")
         if self.accounting == "tight":  # the answer may take seconds: outside of the transaction nobody waits for it
             self._refresh()
-            self._refuse(spending, group, unit)
+            self._refuse(spending, partitioning, part, unit)
         release_id = _random(16).hex()
         with self._writing():
-            self._refuse(spending, group, unit)
+            self._refuse(spending, partitioning, part, unit)
             number = len(self._accounts.entries) + 1
             entry_hash = self._append("reserved", number, spending=text, release_id=release_id, **labels)
         return Reservation(self, Record(release_id, self.ledger_id, None, entry_hash), number)
@@ -279,7 +326,9 @@ class Ledger:
     def check(self, spending: Spending, *, partitioning: str | None = None, part: str | None = None) -> None:
         """Refuse by BudgetExceeded as `reserve` would now, and spend nothing."""
         self._refresh()
-        self._refuse(spending, _group(partitioning, part))
+        if self.renewal is not None:
+            self.renewal.part(None)  # raises: nothing says which rows are read
+        self._refuse(spending, partitioning, part)
 
     def resume(self, record: Record, spending: Spending) -> Reservation:
         """The reservation of an earlier process, whose draw has begun, to say that its release was published.
@@ -303,7 +352,7 @@ class Ledger:
             return None
         return entry
 
-    def _refuse(self, spending: Spending, group: Group, unit: str | None = None) -> None:
+    def _refuse(self, spending: Spending, partitioning: str | None, part: str | None, unit: str | None = None) -> None:
         accounts = self._accounts
         if accounts.closed is not None:
             raise InvalidParameter(f"{self.path} is closed: nothing more can be spent.")
@@ -316,8 +365,13 @@ class Ledger:
             )
         if len(accounts.hashes) + _ROWS_OF_AN_ENTRY > MOST_ROWS:
             raise InvalidParameter(f"{self.path} is full: it has as many rows as a ledger can have.")
-        if accounts.spent.allows(accounts.budget, spending, group):
+        drawn: list[tuple[Group, Spending]] = [(_group(partitioning, part), spending)]
+        if accounts.renewal is not None and part is not None:
+            drawn = [((accounts.renewal.period, name), x) for name, x in accounts.renewal.drawn(part, unit, spending)]
+        over = [pair for pair in drawn if not accounts.spent.allows(accounts.budget, pair[1], pair[0])]
+        if not over:
             return
+        group, spending = over[0]
         asked = f"this release needs epsilon {_short(spending.epsilon)}, delta {_short(spending.delta)}"
         if self.accounting == "tight":  # what would be allowed takes longer to find out than others should wait
             raise BudgetExceeded(
@@ -539,10 +593,17 @@ class Account:
     part: str | None = None
     who: str | None = None
 
-    def reserve(self, spending: Spending, *, unit: str | None = None, note: str | None = None) -> Reservation:
+    def reserve(
+        self,
+        spending: Spending,
+        *,
+        unit: str | None = None,
+        note: str | None = None,
+        interval: Interval | None = None,
+    ) -> Reservation:
         """As `Ledger.reserve`; the account's name for the unit, if it has one, stands for the release's own."""
         labels = {name: getattr(self, name) for name in ("source", "partitioning", "part", "who")}
-        return self.ledger.reserve(spending, unit=self.unit or unit, note=note, **labels)
+        return self.ledger.reserve(spending, unit=self.unit or unit, note=note, interval=interval, **labels)
 
 
 class Reservation:
@@ -604,9 +665,9 @@ def _as_budget(epsilon: object, delta: object) -> tuple[Fraction, Fraction] | No
     return exact_epsilon, exact_delta
 
 
-def _header(budget: Budget, sources: tuple[str, ...]) -> Row:
+def _header(budget: Budget, sources: tuple[str, ...], renewal: Renewal | None) -> Row:
     time = _now()
-    facts = budget_facts(_random(16).hex(), _random(KEY_BYTES), budget, sources)
+    facts = budget_facts(_random(16).hex(), _random(KEY_BYTES), budget, sources, renewal)
     return Row(0, time, time, "created", 0, spending=_json(facts))
 
 

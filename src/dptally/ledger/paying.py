@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dptally.ledger.ledger import Account, Ledger, Reservation
+    from dptally.ledger.renewal import Interval
     from dptally.privacy.guarantee import Record
     from dptally.privacy.spending import Spending
     from dptally.randomness import BitSource
@@ -103,8 +104,17 @@ class Paid:
 
 
 @contextlib.contextmanager
-def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, unit: str | None) -> Iterator[Paid]:
+def paying(
+    ledger: AnyLedger | None,
+    spending: Spending,
+    bits: BitSource,
+    *,
+    unit: str | None,
+    interval: Interval | None = None,
+) -> Iterator[Paid]:
     """Reserve before the block is entered; published when it ends, failed if it fails, void if `Paid.opening` does.
+
+    An `interval` is which times are read, of which column, as the filter of rows enforces it.
 
     Raises:
         BudgetExceeded: if the budget does not allow it.
@@ -113,7 +123,7 @@ def paying(ledger: AnyLedger | None, spending: Spending, bits: BitSource, *, uni
         yield Paid(bits)
         return
     seeded = None if bits.private else "drawn from a seed: not private"
-    reservation = as_account(ledger).reserve(spending, unit=unit_name(unit), note=seeded)
+    reservation = as_account(ledger).reserve(spending, unit=unit_name(unit), note=seeded, interval=interval)
     try:
         yield Paid(PaidBits(bits, reservation), reservation)
         reservation.published()

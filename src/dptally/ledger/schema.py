@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from dptally.errors import UnreadableLedger
-from dptally.ledger.history import COLUMNS, FORMAT_VERSION
+from dptally.ledger.history import COLUMNS
 
 APPLICATION = 0x6470746C  # "dptl", in the file's header
 LARGEST_FILE = 1 << 30
@@ -34,9 +34,7 @@ _STATEMENTS = {  # of all formats so far
         "CREATE TRIGGER never_removed BEFORE DELETE ON history BEGIN SELECT RAISE(ABORT, 'history is append-only'); END"
     ),
 }
-CREATE = ";\n".join(
-    [*_STATEMENTS.values(), f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT_VERSION}"]
-)
+CREATE = ";\n".join([*_STATEMENTS.values(), f"PRAGMA application_id = {APPLICATION}"])
 SELECT = f"SELECT {', '.join(COLUMNS)}, hash FROM history WHERE sequence >= ? ORDER BY sequence"  # noqa: S608 - our names
 INSERT = f"INSERT INTO history VALUES ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608
 _LIMITS = {

@@ -58,7 +58,7 @@ class Storage:
     # ---- making one ----
 
     @staticmethod
-    def create(path: Path, header: Row) -> bool:
+    def create(path: Path, header: Row, version: int = FORMAT_VERSION) -> bool:
         """Make a ledger with its first row and its note, complete or not at all, for its owner alone (mode 0600).
 
         False if there was a file of that name, by now or before; it is left as it is.
@@ -76,7 +76,7 @@ class Storage:
         try:
             with _plain_errors(path), contextlib.closing(sqlite3.connect(hidden, isolation_level=None)) as made:
                 made.execute("PRAGMA synchronous = EXTRA")
-                made.executescript(f"BEGIN;\n{CREATE};\nCOMMIT;")
+                made.executescript(f"BEGIN;\n{CREATE};\nPRAGMA user_version = {version};\nCOMMIT;")
                 Storage._insert(made, header, digest)
             with note.turn(create=True) as turn:
                 if turn is None or file.exists():  # another process was faster
@@ -228,7 +228,7 @@ class Storage:
             if version not in READABLE:
                 raise UnreadableLedger(
                     f"{self.path} has format version {version}, and this dptally reads versions up to "
-                    f"{FORMAT_VERSION}; a newer dptally may read it."
+                    f"{READABLE[-1]}; a newer dptally may read it."
                 )
         except BaseException:
             connection.close()

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 _HEX_DIGITS = frozenset("0123456789abcdef")
+_MOST_SHOWN = 300  # letters of a condition in a sentence
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Guarantee:
         private: False when the draw was seeded: then nothing at all is guaranteed.
         neighbours: which data sets the guarantee compares; always "add or remove one unit".
         record: where a ledger has the spending; None for a release without a ledger.
+        where: which rows were read, as the condition was written; None for all of them. It is public, and looks at one
+            row at a time, so that the guarantee holds for the whole data.
         conditions: named facts that belong to the mechanism, in order of names; made by `under`. Each is an attribute:
 
             - spent_on_size: the part of epsilon that a private estimate of the total took, for a sampling rate.
@@ -102,6 +105,7 @@ class Guarantee:
     private: bool = True
     neighbours: str = "add or remove one unit"
     record: Record | None = None
+    where: str | None = None
     conditions: tuple[tuple[str, int | Fraction], ...] = ()
 
     def __getattr__(self, name: str) -> Any:
@@ -139,7 +143,7 @@ class Guarantee:
             most = f"{rounds} {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
             bound = f"{most}, chosen uniformly at random, {are} counted."
         return (
-            f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()} "
+            f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()}{self._read()} "
             f"Mechanism: {self.mechanism}, verified on the probability table in use."
         )
 
@@ -151,6 +155,13 @@ class Guarantee:
         if self.unit is None:
             return "one row (or one of a count)"
         return f"all rows of one {self.unit!r}"
+
+    def _read(self) -> str:
+        """Which rows were read, if not all."""
+        if self.where is None:
+            return ""
+        shown = self.where if len(self.where) <= _MOST_SHOWN else f"{self.where[:_MOST_SHOWN]}..."
+        return f" Only rows with {shown!r} were read, a public condition."
 
     def _under(self) -> str:
         """What the guarantee rests on beside the mechanism, or what epsilon was spent on."""

@@ -74,6 +74,8 @@ def facts_of(kept: Guarantee | Certificate | CompactCertificate) -> dict[str, An
     """
     named = asdict(kept)
     named.update(named.pop("conditions", ()))
+    if named.get("where", "") is None:
+        del named["where"]  # all rows were read, as in files of earlier versions
     return {
         name: str(part) if isinstance(part, Fraction) else list(part) if isinstance(part, tuple) else part
         for name, part in named.items()

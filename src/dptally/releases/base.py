@@ -117,6 +117,28 @@ class Release:
         """Counts of groups of released keys."""
         raise self._refusal("by")
 
+    def compare(self, other: Release, *, n: int | None = None, confidence: object = 0.95) -> pl.DataFrame:
+        """How much more or less each key has in another release, with confidence intervals; tables of keys only.
+
+        Every key that either release reports: `estimate_before` (of this release), `estimate_after` (of the other),
+        `difference` and `ratio` with `_lower` and `_upper`, and `status`: "both", "appeared" (only in the other) or
+        "gone". **Not released is not zero**: of such a key the interval says what is known, from what a release hides
+        at most. A bound is null where there is none: a ratio to what may be 0, or a release of sampled keys.
+
+        Args:
+            other: another release over the same key columns, about the same privacy unit.
+            n: None for all keys, in their order, with an interval for each key on its own; or how many keys to show, of
+                those whose count changed most at least, with intervals that hold for all keys at once, and so after
+                this selection.
+            confidence: of the intervals; see `dptally.releases.comparison` for why they hold.
+
+        Raises:
+            InvalidParameter: if the releases cannot be compared.
+        """
+        from dptally.releases.comparison import compare
+
+        return compare(self, other, n=n, confidence=confidence)
+
     def sum(self, *args: Any, **kwargs: Any) -> Sum:
         """Sum of counts over selected keys, with a confidence interval."""
         raise self._refusal("sum")

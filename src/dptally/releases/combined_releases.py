@@ -6,19 +6,17 @@ no trust in the aggregator, and costs: noise and threshold of every stream add u
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import as_confidence
 from dptally.privacy.guarantee import guarantee_in_words
-from dptally.privacy.stored_facts import facts_of
 from dptally.releases.base import Release
+from dptally.releases.several_tables import are_same, check_universes, largest_hidden
 from dptally.releases.table_release import TableRelease
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ class CombinedReleases:
     def hidden(self, *, confidence: object = 0.95) -> int:
         """What a key that no release reports may have in all of them together, at most."""
         error = (1 - as_confidence(confidence)) / len(self.releases)
-        return sum(_unreported(release, error) for release in self.releases)
+        return sum(_hidden_by(release, error) for release in self.releases)
 
     def table(self, *, confidence: object = 0.95) -> pl.DataFrame:
         """Keys that any release reports, sorted by key.
@@ -128,7 +126,7 @@ class CombinedReleases:
         half = (1 - as_confidence(confidence)) / (2 * len(self.releases))
         key = list(self.releases[0].key)
         keys = max(1, pl.concat([release.table().select(key) for release in self.releases]).n_unique())
-        parts, hidden = [], [_unreported(release, half / keys if together else half) for release in self.releases]
+        parts, hidden = [], [_hidden_by(release, half / keys if together else half) for release in self.releases]
         for release, may_hide in zip(self.releases, hidden, strict=True):
             rows = release.top(len(release), confidence=1 - half) if together else release.table(confidence=1 - half)
             parts.append(rows.with_columns(hidden=pl.lit(may_hide, dtype=pl.Int64)))
@@ -169,7 +167,7 @@ def combine(releases: Sequence[Release], *, units: Units) -> CombinedReleases:
         raise InvalidParameter("a release without values cannot be added up.")
     if not all(release.guarantee.private for release in tables):
         raise InvalidParameter("one of the releases was sampled from a seed and is not private.")
-    _check_universes(tables)
+    check_universes(tables)
     return CombinedReleases(tuple(tables), *_together(tables, units), units)
 
 
@@ -183,56 +181,18 @@ def _together(releases: Sequence[TableRelease], units: Units) -> tuple[Fraction,
 
 
 def _check_different(releases: Sequence[TableRelease]) -> None:
-    """Refuse a release that is there twice: every unit behind it would count twice.
-
-    Two releases that ledgers have are told apart by the identities that they were given. Otherwise they are taken for
-    the same if guarantee, law and rows are the same, however they were stored. Tables without rows are often equal by
-    chance, and add nothing twice: of them only the same object, or the same identity, is refused.
-    """
-    content_hash = cache(lambda place: _content_hash(releases[place - 1]))
+    """Refuse a release that is there twice: every unit behind it would count twice."""
     for (first, one), (second, other) in combinations(enumerate(releases, start=1), 2):
-        records = one.guarantee.record, other.guarantee.record
-        if one is other:
-            same = True
-        elif records[0] is not None and records[1] is not None:
-            same = records[0].release_id == records[1].release_id
-        else:
-            same = len(one) == len(other) > 0 and content_hash(first) == content_hash(second)
-        if same:
+        if are_same(one, other):
             raise InvalidParameter(
                 f"releases {first} and {second} are the same, and a release is added up once; two that are equal by "
                 "chance can be distinguished only if a ledger has them."
             )
 
 
-def _content_hash(release: TableRelease) -> str:
-    """SHA-256 of guarantee, law and rows: the same for a release that was saved again in another layout."""
-    key = list(release.key)
-    table = release.table().select([*key, "value"]).sort(key)
-    guarantee = facts_of(replace(release.guarantee, record=None))
-    digest = hashlib.sha256(repr((guarantee, release.law.facts(), table.schema)).encode())
-    for row in table.iter_rows():
-        digest.update(repr(row).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-def _check_universes(releases: Sequence[TableRelease]) -> None:
-    """Refuse keys that one release reports and another leaves out for certain: no bound of their sum would hold."""
-    import polars as pl
-
-    universes = {(release.law.universe, release.law.universe_size) for release in releases}
-    listed = [len(release) for release in releases if release.law.complete]
-    keys = pl.concat([release.table().select(release.key) for release in releases]).n_unique() if listed else 0
-    if len(universes) > 1 or any(length < keys for length in listed):
-        raise InvalidParameter(
-            "a release over stated keys says nothing about others; all releases must be over the same ones."
-        )
-
-
-def _unreported(release: TableRelease, error: Fraction) -> int:
+def _hidden_by(release: TableRelease, error: Fraction) -> int:
     """The largest frequency that stays hidden with more than this probability."""
-    shortfall = release.shortfall
-    first = release.law.first_frequency(1 - (error if shortfall is None else error * Fraction(9, 10)))
-    if first is None:
+    found = largest_hidden(release, error)
+    if found is None:
         raise InvalidParameter("a release that samples keys may hide keys of any frequency, and cannot be added up.")
-    return max(0, first - 1) + (0 if shortfall is None else shortfall.upper(error / 10))
+    return found

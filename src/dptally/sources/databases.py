@@ -35,10 +35,10 @@ def is_database(source: object) -> bool:
     return found is not None and found[1].lower() in _KINDS
 
 
-def open_database(url: str, selection: Selection, *, identified: str | None = None) -> Scan:
+def open_database(url: str, selection: Selection, *, identified: int | None = None) -> Scan:
     """Look up the columns of a table or query; its rows are read later, by a connection of their own.
 
-    The texts of the column `identified`, if it is declared without a type, tell units apart.
+    The texts of the column at the position `identified`, if it is declared without a type, tell units apart.
     """
     found = _URL.match(url)
     kind = _KINDS.get(found[1].lower()) if found else None

@@ -49,7 +49,7 @@ def scan_by_polars(
     *,
     unit: str | None,
     count: str | None,
-    identified: str | None,
+    identified: int | None,
     every_row: bool = False,
 ) -> Scan:
     """The same columns as `scan`, read and counted by Polars; columns that it reads in another type are refused."""
@@ -81,7 +81,7 @@ def scan_by_polars(
     return replace(plain, attach_counted=with_counts.attach)
 
 
-def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: str | None) -> Any:
+def _lazy_frame(source: Any, scan: Scan, wanted: Sequence[str], identified: int | None) -> Any:
     import polars as pl
 
     home = type(source).__module__.split(".")[0]

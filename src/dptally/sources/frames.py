@@ -50,7 +50,7 @@ def open_dataset(dataset: Any, wanted: Sequence[str]) -> Scan:
     refuse_same_files(_local_files(dataset))
 
     def batches(session: Session) -> Iterator[pa.RecordBatch]:
-        reader = dataset.scanner(columns=list(wanted), batch_size=BATCH_ROWS).to_reader()
+        reader = dataset.scanner(columns=list(dict.fromkeys(wanted)), batch_size=BATCH_ROWS).to_reader()
         session.keep(reader)
         return _selected(reader, wanted, schema)
 
@@ -130,17 +130,19 @@ def polars_array(series: Any, *, views: bool = False) -> pa.Array:
     )
 
 
-def open_pandas(frame: Any, wanted: Sequence[str], identified: str | None = None) -> Scan:
-    """Open a pandas DataFrame; columns of Python objects become text, that of `identified` tells units apart."""
+def open_pandas(frame: Any, wanted: Sequence[str], identified: int | None = None) -> Scan:
+    """Open a pandas DataFrame; Python objects become text, at the position `identified` one that tells units apart."""
     require_columns(wanted, [str(name) for name in frame.columns])
     table = pandas_table(frame, wanted, identified).rename_columns(_positional(wanted))
     undeclared = [i for i, name in enumerate(wanted) if not is_declared(frame[name])]
     return scan_of_table(table, describe(table.schema), undeclared)
 
 
-def pandas_table(frame: Any, wanted: Sequence[str], identified: str | None) -> pa.Table:
+def pandas_table(frame: Any, wanted: Sequence[str], identified: int | None) -> pa.Table:
     """Turn columns of a pandas DataFrame into Arrow; see `pandas_array`."""
-    arrays = [pandas_array(frame[name], f"column '{name}'", identities=name == identified) for name in wanted]
+    arrays = [
+        pandas_array(frame[name], f"column '{name}'", identities=i == identified) for i, name in enumerate(wanted)
+    ]
     return pa.table(arrays, names=list(wanted))
 
 

@@ -64,6 +64,7 @@ def kind_of_source(
     format_name: str | None,
     table: str | None,
     query: str | None,
+    filtered: bool,
 ) -> Literal["database", "files", "table", "keys"]:
     """What a source is; refuses what is for sources of another kind."""
     if is_url(source):
@@ -79,8 +80,8 @@ def kind_of_source(
     if format_name is not None and not is_path:
         raise InvalidParameter("format is for files; this source is not a path.")
     if not is_path and not _is_table(source):
-        if unit is not None or count is not None:
-            raise InvalidParameter("unit and count name columns of a table; this source holds keys only.")
+        if unit is not None or count is not None or filtered:
+            raise InvalidParameter("unit, count and where name columns of a table; this source holds keys only.")
         return "keys"
     if names is None:
         raise InvalidParameter("key must name the key column of a table.")
@@ -117,6 +118,7 @@ def check_request_for(
     table: str | None = None,
     query: str | None = None,
     engine: str = "auto",
+    where: object = None,
     **when_opened: object,
 ) -> bool:
     """Refuse what can be refused without looking at a row: a request that contradicts itself, files that are not there.
@@ -125,7 +127,8 @@ def check_request_for(
     columns and types are declared, so that opening the source does not look at a row either.
     """
     names = check_request(key, unit, count, nulls)
-    kind = kind_of_source(source, names, unit=unit, count=count, format_name=format, table=table, query=query)
+    place: dict[str, Any] = {"format_name": format, "table": table, "query": query, "filtered": where is not None}
+    kind = kind_of_source(source, names, unit=unit, count=count, **place)
     if kind == "database":
         if (table is None) == (query is None):
             raise InvalidParameter("a database needs either table, the name of one, or query, a SELECT statement.")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from dptally.errors import InvalidParameter, InvalidSource
+from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.laws.statistics import FINE, Clipped
 from dptally.sources import frames, in_memory
 from dptally.sources.columns import canonical, count_expression, fine_expression
@@ -19,6 +19,7 @@ from dptally.sources.databases import open_database
 from dptally.sources.engine import Session, describe
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.files import open_files
+from dptally.sources.filters import Filter
 from dptally.sources.requests import check_request, kind_of_source
 from dptally.sources.scan import Scan
 from dptally.sources.selection import selection_of
@@ -52,12 +53,14 @@ class Rows:
         types: Mapping[str, str] | None = None,
         assumed: Mapping[int, str] | None = None,
         clipped: Sequence[Clipped] = (),
+        where: Filter | None = None,
     ) -> None:
         self.key = tuple(key)
         self.unit = unit  # the column that says whose row it is, or None when every row is its own unit
         self.count = count  # the column of counts, or None when every row counts once
         self.nulls = nulls  # "drop" leaves out rows with a null in a key column, "keep" makes null a key of its own
         self.once, self.paths = scan.once, scan.paths
+        self.where = where  # which rows are read; their columns come after all others
         self.counted_at_source = scan.attach_counted is not None  # as a database does
         self.unordered = scan.unordered  # rows come in no particular order, as those of a database or of a query do
         self._scan = scan
@@ -81,6 +84,7 @@ class Rows:
         first = width + (unit is not None or count is not None)
         places = {name: first + i for i, name in enumerate(value_columns(clipped))}
         self._values = [self._fine(places[each.column], each, stated.get(each.column)) for each in self.clipped]
+        self._filter = None if where is None else self._filter_of(where, stated)
 
     def _is_open(self, position: int) -> bool:
         """Whether a column has no declared type; JSON holds values of any."""
@@ -111,6 +115,34 @@ class Rows:
             column = read_as(column, kind)
         return fine_expression(column, clipped.column, kind, float(FINE / clipped.reach))
 
+    def _filter_of(self, where: Filter, stated: Mapping[str, str]) -> tuple[str, str]:
+        """SQL for the columns of a filter as f0, f1, ..., and for the filter."""
+        first = len(self._scan.types) - len(where.columns)
+        forms = [self._form(first + i, name, stated.get(name), None) for i, name in enumerate(where.columns)]
+        columns = ", ".join(f"{form} AS f{i}" for i, form in enumerate(forms))
+        with closing(Session()) as session:
+            self._prepare(session)
+            typed = f"SELECT {columns} FROM (SELECT {self._nothing()})"  # noqa: S608 - no value of the data is in it
+            condition = where.sql([kind for _, kind in session.types(typed)])
+            said = "where does not fit the types of its columns; text is compared after CAST(... AS DATE) or --type."
+            attempt(
+                lambda: session.types(f"SELECT {condition} FROM ({typed})"),  # noqa: S608
+                lambda _: InvalidParameter(said),
+                InvalidSource,
+            )
+        return columns, condition
+
+    def _nothing(self) -> str:
+        """SQL for a row of nulls of the columns' types."""
+        return ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
+
+    def _filtered(self, source: str) -> str:
+        """SQL for the rows that are read."""
+        if self._filter is None:
+            return source
+        columns, condition = self._filter
+        return f"SELECT * FROM (SELECT *, {columns} FROM ({source})) WHERE {condition}"  # noqa: S608
+
     def _prepare(self, session: Session) -> None:
         if "JSON" in self._scan.types:
             define_functions(session)
@@ -118,11 +150,10 @@ class Rows:
     @functools.cached_property
     def key_schema(self) -> pa.Schema:
         """Names and Arrow types of the key columns as they are released, from declarations alone: no row is read."""
-        nothing = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
         keys = ", ".join(f"{expression} AS k{i}" for i, expression in enumerate(self._keys))
         with closing(Session()) as session:
             self._prepare(session)
-            found = session.schema(f"SELECT {keys} FROM (SELECT {nothing})")  # noqa: S608 - no value of the data is in it
+            found = session.schema(f"SELECT {keys} FROM (SELECT {self._nothing()})")  # noqa: S608 - no value of the data is in it
         return pa.schema([pa.field(name, column.type) for name, column in zip(self.key, found, strict=True)])
 
     @property
@@ -156,7 +187,7 @@ class Rows:
         if self._count is not None:
             columns.append(f"{self._count} AS n")
         columns += [f"{expression} AS v{i}" for i, expression in enumerate(self._values)]
-        return self._with_values(columns, self._scan.attach(session))
+        return self._with_values(columns, self._filtered(self._scan.attach(session)))
 
     def select_counted(self, session: Session) -> str | None:
         """SQL for keys that the source has counted: k0, k1, ... and the number of rows as w.
@@ -168,7 +199,7 @@ class Rows:
             return None
         self._prepare(session)
         columns = [f"{expression} AS k{i}" for i, expression in enumerate(self._keys)]
-        return self._with_values([*columns, "w"], self._scan.attach_counted(session))
+        return self._with_values([*columns, "w"], self._filtered(self._scan.attach_counted(session)))
 
     def _with_values(self, columns: Sequence[str], source: str) -> str:
         """SQL for columns of the rows that count: those with a unit and, unless nulls are keys, with a key."""
@@ -186,9 +217,9 @@ class Rows:
         """SQL for the keys of Parquet files with the number of the file as f and of the row in it as r.
 
         Null keys are among them: a filter on the key would make DuckDB read the whole column first. None for any other
-        source.
+        source, and with a filter.
         """
-        if not self.paths or self.unordered:
+        if not self.paths or self.unordered or self.where is not None:
             return None
         self._prepare(session)
         source = self._scan.attach(session)
@@ -218,6 +249,7 @@ def open_rows(
     types: Mapping[str, str] | None = None,
     assumed: pa.Schema | None = None,
     infer: bool = False,
+    where: Filter | None = None,
     clipped: Sequence[Clipped] = (),
     every_row: bool = False,
 ) -> Rows:
@@ -257,9 +289,10 @@ def open_rows(
         table: of a database: the name of a table, or "schema.table".
         query: of a database: one SELECT statement instead of a table.
         engine: "polars" has Polars read and count; see `dptally.sources.engine_choice`.
-        types: types of key and unit columns that are declared without one, such as {"age": "int64"}; see
+        types: types of key, unit and filter columns that are declared without one, such as {"age": "int64"}; see
             `dptally.sources.stated_types`. A value that is not written as one of its type is null.
         assumed: names and types of the key columns where neither the source nor `types` says them: those of a universe.
+        where: which rows are read, see `dptally.sources.filters`; its columns are found by name.
         infer: for keys that are public, and for nothing else: Python objects get the type of their values.
         clipped: columns whose values are summed, with their ranges: numbers, or text that is read as such.
         every_row: whether equal rows of a unit count one by one, so that no source may leave them out.
@@ -269,7 +302,8 @@ def open_rows(
         InvalidSource: a file is missing, empty or damaged, or a column has a type that cannot be used.
     """
     names = check_request(key, unit, count, nulls)
-    kind = kind_of_source(source, names, unit=unit, count=count, format_name=format, table=table, query=query)
+    place: dict[str, Any] = {"format_name": format, "table": table, "query": query, "filtered": where is not None}
+    kind = kind_of_source(source, names, unit=unit, count=count, **place)
     if names is None:
         names = tuple(assumed.names) if assumed is not None else ("key",)
     if kind in ("database", "keys"):
@@ -278,11 +312,15 @@ def open_rows(
     values = value_columns(clipped)
     if values and kind == "keys":
         raise InvalidParameter("sums and means name columns of a table; this source holds keys only.")
-    stated = read_types(types, (*names, *(() if unit is None else (unit,)), *values))
-    identified = None if unit in stated else unit  # the column whose texts tell units apart, if it has no type
-    wanted = [*names, *(name for name in (unit, count) if name is not None), *values]
+    also = () if where is None else where.columns
+    stated = read_types(types, (*names, *(() if unit is None else (unit,)), *values, *also))
+    # The position of the column whose texts tell units apart, if it has no type.
+    identified = None if unit is None or unit in stated else len(names)
+    wanted = [*names, *(name for name in (unit, count) if name is not None), *values, *also]
+    if engine == "polars" and where is not None:
+        raise InvalidParameter("the engine 'polars' takes no filter of rows; leave engine at 'auto', or filter first.")
     if kind == "database":
-        selection = selection_of(names, unit, count, table, query, values, every_row=every_row)
+        selection = selection_of(names, unit, count, table, query, values, also, every_row=every_row)
         scan = open_database(source, selection, identified=identified)
     elif kind == "keys":
         names, scan = _open_keys(source, names, infer=infer, named=key is not None)
@@ -293,7 +331,7 @@ def open_rows(
             roles: dict[str, Any] = {"unit": unit, "count": count, "identified": identified}
             scan = scan_by_polars(source, scan, wanted, **roles, every_row=every_row)
     read = _assumed_types(assumed, names)
-    columns: dict[str, Any] = {"key": names, "unit": unit, "count": count, "clipped": clipped}
+    columns: dict[str, Any] = {"key": names, "unit": unit, "count": count, "clipped": clipped, "where": where}
     return Rows(scan, **columns, nulls=nulls, types=stated, assumed=read)
 
 
@@ -341,7 +379,7 @@ def _open_paths(source: Any, wanted: Sequence[str], format_name: str | None) -> 
     return open_files([str(item) for item in source], wanted, format_name)
 
 
-def _open_table(source: Any, wanted: Sequence[str], identified: str | None) -> Scan:
+def _open_table(source: Any, wanted: Sequence[str], identified: int | None) -> Scan:
     home, name = type(source).__module__.split(".")[0], type(source).__name__
     if home == "pandas":
         return frames.open_pandas(source, wanted, identified)

@@ -26,11 +26,12 @@ class Selection:
     count: str | None  # name of the column of counts, or None
     values: tuple[str, ...] = ()  # names of columns that are summed
     every_row: bool = False  # whether equal rows of a unit count one by one
+    also: tuple[str, ...] = ()  # names of the columns that a filter looks at
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All wanted columns, in the order of a `Scan`."""
-        return (*self.key, *(name for name in (self.unit, self.count) if name is not None), *self.values)
+        return (*self.key, *(name for name in (self.unit, self.count) if name is not None), *self.values, *self.also)
 
     @property
     def plain(self) -> bool:
@@ -72,6 +73,7 @@ def selection_of(
     table: str | None,
     query: str | None,
     values: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
     *,
     every_row: bool = False,
 ) -> Selection:
@@ -86,10 +88,10 @@ def selection_of(
             raise InvalidParameter(f"{role} must be text that is not empty.")
     if query is not None:
         # On lines of its own, so that a comment at its end does not hide the parenthesis.
-        return Selection(f"(\n{check_only_one_statement(query)}\n)", None, key, unit, count, values, every_row)
+        return Selection(f"(\n{check_only_one_statement(query)}\n)", None, key, unit, count, values, every_row, also)
     assert table is not None  # noqa: S101 - for the type checker
     name = ".".join(map(quote_identifier, table_parts(table)))
-    return Selection(name, table, key, unit, count, values, every_row)
+    return Selection(name, table, key, unit, count, values, every_row, also)
 
 
 def table_parts(table: str) -> tuple[str, ...]:

@@ -33,20 +33,17 @@ _FIRST = {"integer": "1", "real": "0.5", "text": "'x'", "blob": "'x'"}
 _BUSY_MILLISECONDS = 10_000
 
 
-def open_sqlite(path: Path, selection: Selection, *, identified: str | None = None) -> Scan:
+def open_sqlite(path: Path, selection: Selection, *, identified: int | None = None) -> Scan:
     """Look up the columns of a table or query and plan the statement that reads it.
 
-    The texts of the column `identified`, if it is declared without a type, tell units apart.
+    The texts of the column at the position `identified`, if it is declared without a type, tell units apart.
     """
     source = _Source(path, selection)
     with closing(source.connect()) as connection:
         kinds = source.kinds(connection)
     columns = [_Column(i, kind) for i, kind in enumerate(kinds)]
     plain = selection.plain
-    forms = [
-        f"{column.form(identities=name == identified)} AS c{i}"
-        for i, (name, column) in enumerate(zip(selection.columns, columns, strict=True))
-    ]
+    forms = [f"{column.form(identities=i == identified)} AS c{i}" for i, column in enumerate(columns)]
 
     def attach(session: Session, *, counted: bool = False) -> str:
         define_functions(session)

@@ -53,7 +53,7 @@ def read_types(types: Mapping[str, str] | None, columns: Iterable[str]) -> dict[
     known, found = list(columns), {}
     for name, stated in types.items():
         if name not in known:
-            raise InvalidParameter(f"types names '{name}', which is neither a key nor the unit.")
+            raise InvalidParameter(f"types names '{name}', which is neither a key nor the unit, nor in a filter.")
         found[name] = _duckdb_type(name, stated)
     return found
 

@@ -20,6 +20,7 @@ from dptally.randomness import BitSource, SystemBits
 from dptally.sources import Rows, open_rows
 from dptally.sources.background import in_background
 from dptally.sources.engine import Session, check_memory_limit
+from dptally.sources.filters import Filter
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import Form, SketchContents
 from dptally.summaries.sketch_files import ColumnNames, SketchState, pack, read_sketch_file, unpack, write_sketch_file
@@ -376,6 +377,7 @@ class CounterSketch:
         memory_limit: str | None,
         progress: Progress | None,
         checkpoint: str | Path | None,
+        where: Filter | None,
     ) -> None:
         """Read files; see `update_rows`."""
         if not isinstance(key, str):
@@ -392,7 +394,7 @@ class CounterSketch:
                 read_sketch_file(target)  # an earlier checkpoint may be replaced; any other file is refused
         self._check_open()
         assumed = None if self._kind is None else pa.schema([(key, self.key_type)])  # of text files, which declare none
-        rows = open_rows(path, key=key, unit=unit, format=format_name, assumed=assumed)
+        rows = open_rows(path, key=key, unit=unit, format=format_name, assumed=assumed, where=where)
         self.update_rows(rows, memory_limit=memory_limit, progress=progress, checkpoint=target)
 
     def update_rows(
@@ -415,8 +417,9 @@ class CounterSketch:
             raise InvalidParameter("a sketch leaves out rows without a key; nulls must be 'drop'.")
         if rows.count is not None:
             raise InvalidParameter("a sketch reads raw rows, and this source holds counts; publish those instead.")
+        read = ColumnNames(rows.key[0], rows.unit, None if rows.where is None else rows.where.text)
+        self.names = ColumnNames.shared([self.names, read]) if self.streams else read
         self._begin(rows.key_schema.types[0])
-        self.names = ColumnNames.shared([self.names, ColumnNames(rows.key[0], rows.unit)])
         take = self._taking()
         with closing(Session(memory_limit=memory_limit, paths=rows.paths, in_order=True)) as session:
             saved = time.monotonic()

@@ -15,6 +15,7 @@ from dptally.exact.integer_columns import integers
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
+from dptally.sources.filters import read_filter
 from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
 from dptally.summaries.sketch_contents import SketchContents
@@ -87,6 +88,10 @@ class MisraGries(CounterSketch):
         memory_limit: str | None = None,
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
+        where: str | None = None,
+        since: object = None,
+        until: object = None,
+        time_column: str | None = None,
     ) -> None:
         """Take in a column of files, in the order of names and rows, a batch at a time.
 
@@ -101,12 +106,17 @@ class MisraGries(CounterSketch):
             memory_limit: what DuckDB may take, such as "4GB".
             progress: called with the stage and how much of it is done (None when unknown).
             checkpoint: a file to save the sketch to every few seconds and at the end; it is always a complete sketch.
+            where: which rows are read, as in `dptally.publish`.
+            since: as in `dptally.publish`.
+            until: as in `dptally.publish`.
+            time_column: as in `dptally.publish`.
 
         Raises:
             InvalidParameter: the request is contradictory or names a column that is not there.
             InvalidSource: the data cannot be read as asked.
         """
-        self._read(path, key, None, format, memory_limit, progress, checkpoint)
+        rows = read_filter(where, since=since, until=until, time_column=time_column)
+        self._read(path, key, None, format, memory_limit, progress, checkpoint, rows)
 
     def _select(self, rows: Rows, session: Session) -> str:
         """In their order, or by their keys where they come in one that may depend on them."""

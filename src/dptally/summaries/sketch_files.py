@@ -4,7 +4,8 @@ Layout, all numbers little-endian::
 
     16 bytes  "dptally sketch" and two zero bytes
     header    version, class, kind, flags, capacity, total, decrements, max_keys_per_unit, number of counters, key bytes
-    names     their size in 4 bytes, then of the columns of keys and of units, as JSON; version 1 has none
+    names     their size in 4 bytes, then of the columns of keys and of units, as JSON; version 1 has none.
+              The third of them, in version 4, is the filter of its rows
     streams   how many in 4 bytes, then 16 bytes for each, in their order; versions 1 and 2 have none
     counts    one 64-bit number for each counter
     keys      64-bit integers; or 64-bit offsets, one more than counters, then the bytes
@@ -40,7 +41,7 @@ from dptally.sources.undeclared import is_unicode
 from dptally.summaries.sketch_keys import ARROW_TYPES, KeyBuffers, Kind, key_buffers, stored_integers
 from dptally.summaries.stream_identities import IDENTITY_BYTES
 
-SKETCH_VERSION = 3
+SKETCH_VERSION = 4
 _MAGIC = b"dptally sketch\0\0"
 _START = struct.Struct("<16sH")
 _HEADER = struct.Struct("<16sHBBIQQQQQQ")
@@ -54,19 +55,23 @@ _SUMMED = 3  # the class of added-up sketches, whose number stands in place of d
 
 
 class ColumnNames(NamedTuple):
-    """What the columns of keys and of units were called; None where nothing says, or several do.
+    """What the columns of keys and of units were called, and which rows were read; None where nothing says it.
 
     They are public, as they are in every release.
     """
 
     key: str | None = None
     unit: str | None = None
+    where: str | None = None
 
     @classmethod
     def shared(cls, several: Iterable[ColumnNames]) -> ColumnNames:
-        """What all that have a name agree on."""
-        keys, units = ({*names} - {None} for names in zip(*several, strict=True))
-        return cls(keys.pop() if len(keys) == 1 else None, units.pop() if len(units) == 1 else None)
+        """What all that have a name agree on, and the filter that all rows have met: one of theirs, if each has one."""
+        keys, units, filters = (list(dict.fromkeys(names)) for names in zip(*several, strict=True))
+        agreed = [[name for name in names if name is not None] for names in (keys, units)]
+        key, unit = (names[0] if len(names) == 1 else None for names in agreed)
+        either = filters[0] if len(filters) == 1 else " OR ".join(f"({each})" for each in filters)
+        return cls(key, unit, None if None in filters else either)
 
 
 _NO_NAMES = ColumnNames()
@@ -106,7 +111,7 @@ def pack(state: SketchState) -> bytes:
     flags = _MERGED * state.merged | _STANDARD * state.standard | _SEEDED * state.seeded
     header = _HEADER.pack(
         _MAGIC,
-        SKETCH_VERSION,
+        SKETCH_VERSION if state.names.where is not None else 3,
         _SUMMED if state.sketches else 2 if state.by_unit else 1,
         _KINDS.index(state.kind),
         flags,
@@ -117,7 +122,7 @@ def pack(state: SketchState) -> bytes:
         len(state.counts),
         len(text),
     )
-    names = json.dumps(state.names).encode()
+    names = json.dumps(state.names if state.names.where is not None else state.names[:2]).encode()
     streams = [_SIZE.pack(len(state.streams)), *sorted(state.streams)]
     body = b"".join([header, _SIZE.pack(len(names)), names, *streams, *columns, text])
     return body + hashlib.sha256(body).digest()
@@ -206,7 +211,11 @@ def _parse_names(packed: bytes) -> tuple[int, ColumnNames | None]:
         found = json.loads(packed[start:end])
     except (ValueError, RecursionError):
         return end, None
-    if not isinstance(found, list) or len(found) != 2 or not all(name is None or is_unicode(name) for name in found):
+    if (
+        not isinstance(found, list)
+        or len(found) not in (2, 3)
+        or not all(name is None or is_unicode(name) for name in found)
+    ):
         return end, None
     return end, ColumnNames(*found)
 

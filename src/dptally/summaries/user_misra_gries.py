@@ -17,6 +17,7 @@ from dptally.errors import InvalidParameter, InvalidSource
 from dptally.randomness import BitSource
 from dptally.sources import Rows
 from dptally.sources.engine import Session
+from dptally.sources.filters import read_filter
 from dptally.sources.frames import polars_array
 from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
@@ -165,6 +166,10 @@ class UserMisraGries(CounterSketch):
         memory_limit: str | None = None,
         progress: Progress | None = None,
         checkpoint: str | Path | None = None,
+        where: str | None = None,
+        since: object = None,
+        until: object = None,
+        time_column: str | None = None,
     ) -> None:
         """Take in users from files, whose rows may be in any order: DuckDB sorts them by user first.
 
@@ -181,6 +186,10 @@ class UserMisraGries(CounterSketch):
             memory_limit: what DuckDB may take before it spills to disk, such as "4GB".
             progress: called with the stage and how much of it is done (None when unknown).
             checkpoint: a file to save the sketch to every few seconds and at the end; it is always a complete sketch.
+            where: which rows are read, as in `dptally.publish`.
+            since: as in `dptally.publish`.
+            until: as in `dptally.publish`.
+            time_column: as in `dptally.publish`.
 
         Raises:
             InvalidParameter: the request is contradictory or names a column that is not there.
@@ -188,7 +197,8 @@ class UserMisraGries(CounterSketch):
         """
         if not isinstance(unit, str):
             raise InvalidParameter("unit must be the name of one column.")
-        self._read(path, key, unit, format, memory_limit, progress, checkpoint)
+        rows = read_filter(where, since=since, until=until, time_column=time_column)
+        self._read(path, key, unit, format, memory_limit, progress, checkpoint, rows)
 
     def _select(self, rows: Rows, session: Session) -> str:
         hashed = f"SELECT u, k0, hash(u) AS h FROM ({rows.select(session)})"  # noqa: S608 - no value of the data

@@ -68,7 +68,8 @@ NEUTRAL: Mapping[str, object] = {
     "totals": 0,
     "rows_per_unit_and_key": 1,
 }
-WORD_OF_THE_PUBLISHER = ("unit", "private", "record")  # a name, how the bits were made, and what a ledger has to show
+# a name, how the bits were made, what a ledger has to show, and which rows were read
+WORD_OF_THE_PUBLISHER = ("unit", "private", "record", "where")
 
 _LAWS = {
     "weighted_sample": "WeightedSample",
