@@ -27,9 +27,9 @@ from dptally import TableRelease, load
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.estimates.frequencies import estimate_frequencies
 from dptally.exact.binomial import binomial_at_least
-from dptally.laws.base import Estimator, ObservationModel
 from dptally.laws.registry import law_from_facts
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.observation_models import Estimator, ObservationModel
 from dptally.randomness import SeededBits
 from dptally.randomness.thinning import _log_mass, thin_counts
 from dptally.sources import open_rows

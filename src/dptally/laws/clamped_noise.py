@@ -20,9 +20,6 @@ from dptally.exact.searching import first_where
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     CountFunction,
-    Estimator,
-    EstimatorKind,
-    FrequencyFunction,
     Law,
     Parameters,
     as_chance,
@@ -30,7 +27,7 @@ from dptally.laws.base import (
     as_frequency,
     as_given,
 )
-from dptally.laws.estimators import Identity, only_most_likely
+from dptally.laws.estimators import Identity
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
@@ -73,6 +70,7 @@ class ClampedNoise(Law):
     complete = True
     threshold = 0
     bounds_sums = True
+    weighing = Identity
 
     def __init__(self, epsilon: object, bound: object, neighbours: Neighbours) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -324,14 +322,6 @@ class ClampedNoise(Law):
     def _places(self) -> NDArray[np.int64]:
         """The same number for every draw, so that the sampler counts thresholds and knows nothing of frequencies."""
         return np.full(_BATCH, len(self.table) // _ENTRY + 1, dtype=np.int64)
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums of a function of frequency: g(value).
-
-        The value j is most likely for frequency j, and every key has a value, so nothing is divided by.
-        """
-        only_most_likely(self, kind)
-        return Identity(self, of)
 
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """The value and `error_quantile` on both sides: every key has a value, so nothing is selected."""

@@ -19,10 +19,8 @@ import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_delta, as_epsilon
-from dptally.laws.base import EstimatorKind, FrequencyFunction, Law, as_frequencies, as_frequency, read_flag
+from dptally.laws.base import Law, as_frequencies, as_frequency, read_flag
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.estimators import Weights as EstimatorWeights
-from dptally.laws.estimators import only_most_likely
 from dptally.laws.gaussian_histogram import LARGEST_REACH, noise_masses
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.tables.certified_table import CertifiedNoise
@@ -36,7 +34,6 @@ from dptally.verifiers.key_rounds import CountStage, RoundStage, Scale, SizeStag
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.laws.base import Estimator
     from dptally.laws.key_errors import Reports
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
@@ -350,23 +347,15 @@ class KeyRounds(Law):
         chance = float(self.reporting_probability(frequency))
         return values, np.diff(reached, prepend=0.0) * chance, values / max(chance, 2.0**-60)
 
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums: g of the value over the chance of such a count."""
-        only_most_likely(self, kind)
-        return _MostLikely(self, of)
+    def most_likely(self, value: int) -> int:
+        """The value itself; without values the smallest count that is always reported."""
+        return value if self.values else self.width
 
     @property
     def width(self) -> int:
         """The smallest count that is always reported."""
         last = self.rounds[-1]
         return -(-last.certain // last.weights.multiple)
-
-
-class _MostLikely(EstimatorWeights):
-    def _weight(self, value: int) -> Fraction:
-        law = self._law
-        count = value if law.values else law.width  # type: ignore[attr-defined]
-        return self._wanted(count) / law.reporting_probability(count)
 
 
 # ---- plain data ----

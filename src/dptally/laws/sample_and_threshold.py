@@ -17,7 +17,6 @@ from dptally.exact.binomial import binomial_at_least, binomial_row
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     LARGEST_VALUE,
-    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -26,7 +25,7 @@ from dptally.laws.base import (
     as_frequency,
 )
 from dptally.laws.binomial_bounds import bounds_of_sampled
-from dptally.laws.estimators import Weights
+from dptally.laws.estimators import Estimator, MostLikely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import NOTHING, Reports
 from dptally.laws.node_sums import NodeSums, SampledNodes
@@ -213,7 +212,7 @@ class SampleAndThreshold(Law):
         unbiased weights: frequencies below the threshold are never reported.
         """
         if kind == "mle":
-            return _MostLikely(self, of)
+            return _OfSample(self, of)
         if kind == "lower" and of is None:
             return _Scaled(self, of)
         if kind == "lower":
@@ -274,8 +273,8 @@ class SampleAndThreshold(Law):
         return math.floor(value / self.rate)
 
 
-class _OfSample(Weights):
-    """Weights of this law; expectations are exact for frequencies up to 1024."""
+class _OfSample(MostLikely):
+    """g(i) / P[i is reported], i = floor(v / p); expectations are exact for frequencies up to 1024."""
 
     _law: SampleAndThreshold
 
@@ -284,15 +283,6 @@ class _OfSample(Weights):
         if value < self._law.threshold:
             raise InvalidParameter("value must be at least the threshold: nothing below it is reported.")
         return self._weight(int(value))
-
-
-class _MostLikely(_OfSample):
-    """g(i) / P[i is reported], i = floor(v / p)."""
-
-    def _weight(self, value: int) -> Fraction:
-        frequency = self._law.most_likely(value)
-        reported = binomial_at_least(frequency, self._law.threshold, self._law.rate)
-        return self._wanted(frequency) / reported
 
 
 class _Scaled(_OfSample):

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction, Law, as_frequency
-from dptally.laws.estimators import MostLikely, only_most_likely
+from dptally.laws.base import Law, as_frequency
 from dptally.laws.inversion import FrequencyEstimates, noise_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
 from dptally.verifiers.tables import Certificate
@@ -32,7 +31,6 @@ class ThresholdedNoise(Law):
 
     table: Any
     _certified: Any
-    likely_drop = 0  # the count that makes a value most likely is the value itself
     endless = True
     zero_is_hidden = True  # whether a count of 0 is never reported
     slack = 0  # by how much a count may exceed the whole number that bounds are given for
@@ -112,6 +110,10 @@ class ThresholdedNoise(Law):
         upper = np.maximum(moved + above[place] - self.shift, 1) + self.slack
         return FrequencyEstimates(values.copy(), lower, upper)
 
+    def most_likely(self, value: int) -> int:
+        """The value itself; without values T + R, the smallest count that is certain to be reported."""
+        return value if self.values else self.width
+
     def likely_value(self, frequency: int) -> int:
         """The count itself."""
         return max(self.threshold, frequency)
@@ -138,15 +140,6 @@ class ThresholdedNoise(Law):
         lower_tail = [self.whole - reached for reached in reversed(self.cumulative)]  # P[D > 2R - i]
         under = max(0, self.reach - bisect_left(lower_tail, allowed) + 1) + self.slack
         return over, under, self.threshold - 1 + under
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums of a function of frequency.
-
-        The value j is most likely for frequency j, so that its weight is g(j) / P[a key of frequency j is reported].
-        Without values the weight is g(T + R), as for the smallest frequency that is certain to be reported.
-        """
-        only_most_likely(self, kind)
-        return MostLikely(self, of)
 
 
 def read_entries(table: bytes) -> list[int]:

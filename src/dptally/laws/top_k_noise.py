@@ -17,16 +17,13 @@ from dptally.exact.powers import power_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
-    Estimator,
-    EstimatorKind,
-    FrequencyFunction,
     Law,
     Parameters,
     as_chance,
     as_given,
 )
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.estimators import SignificantValues, only_most_likely
+from dptally.laws.estimators import SignificantValues
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
@@ -92,6 +89,7 @@ class TopKNoise(Law):
     independent = False
     slow = True
     endless = True
+    weighing = SignificantValues
 
     def __init__(
         self,
@@ -173,14 +171,6 @@ class TopKNoise(Law):
         The distance is at most 2^-g q / 3, and q at most 1/8; see `certify_hidden_difference`.
         """
         return Fraction(0) if self.mixing is None else Fraction(25, 24 << self.mixing)
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums of a function of frequency: g(value), from `real_from` on.
-
-        Smaller values count 0, as most of them are those of keys that nobody has.
-        """
-        only_most_likely(self, kind)
-        return SignificantValues(self, of)
 
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """Estimates and bounds for each key by itself, whether it is released or not; see `invert_together`.

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
 from dptally.laws.base import (
-    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -24,7 +23,7 @@ from dptally.laws.base import (
     as_given,
     read_flag,
 )
-from dptally.laws.estimators import make_estimator
+from dptally.laws.estimators import Estimator, make_estimator
 from dptally.laws.inversion import FrequencyEstimates, value_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
 from dptally.laws.node_sums import DroppedNodes, NodeSums
@@ -303,6 +302,10 @@ class WeightedSample(Law):
             found[:, at] = column.most_likely, column.first + low, column.first + high
         estimate, lower, upper = found[:, places]
         return FrequencyEstimates(estimate, lower, upper)
+
+    def most_likely(self, value: int) -> int:
+        """Without a scheme: with values by the most likely D, otherwise W."""
+        return max(1, value + self.likely_drop) if self.values else self.width
 
     def likely_value(self, frequency: int) -> int:
         """What D is most likely to leave; with a scheme, by the row."""
