@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dptally.exact.searching import first_from
 from dptally.laws.base import Reporting
 from dptally.laws.key_errors import KeyErrors
 from dptally.laws.sample_and_threshold import SampleAndThreshold
@@ -39,12 +39,8 @@ class AllLevels(Reporting):
         """The smallest frequency with at least this lower bound, or None for 1."""
         if probability >= 1:
             return None
-        high = self.level.threshold
-        while self.reporting_probability(high) < probability:
-            high *= 2
-            if high > _FARTHEST:
-                return None
-        return bisect_left(range(high), probability, lo=1, key=self.reporting_probability)
+        found = first_from(lambda w: self.reporting_probability(w) >= probability, 1, _FARTHEST + 1)
+        return found if found <= _FARTHEST else None
 
     def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors | None:
         """Those of the last level."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.exact.binomial import binomial_at_least, binomial_row
+from dptally.exact.searching import first_from
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     LARGEST_VALUE,
@@ -154,16 +154,8 @@ class SampleAndThreshold(Law):
         """The smallest frequency that is reported with at least this probability; None for 1: no frequency has it."""
         if probability >= 1:
             return None
-
-        def reported(frequency: int) -> Fraction:
-            return binomial_at_least(frequency, self.threshold, self.rate)
-
-        high = self.threshold
-        while reported(high) < probability:
-            high *= 2
-            if high > LARGEST_FREQUENCY:
-                return None
-        return bisect_left(range(high), probability, lo=1, key=reported)
+        found = first_from(lambda w: self.chance(w) >= probability, 1, LARGEST_FREQUENCY + 1)
+        return found if found <= LARGEST_FREQUENCY else None
 
     @cached_property
     def _certificate(self) -> Certificate:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.exact.searching import first_from
 from dptally.laws.base import (
+    LARGEST_FREQUENCY,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -199,12 +201,8 @@ class WeightedSample(Law):
         """
         if self.scheme is None:
             return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
-        low, high = 0, 1
         try:
-            # Invariant: low is reported with a smaller probability.
-            while self.reporting_probability(high) < probability:
-                low, high = high, 2 * high
-            return low + 1 + bisect_left(range(low + 1, high), probability, key=self.reporting_probability)
+            return first_from(lambda w: self.reporting_probability(w) >= probability, 1, 2 * LARGEST_FREQUENCY)
         except InvalidParameter:
             return None
 
