@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger, Paid
     from dptally.progress import Progress
     from dptally.randomness import BitSource
-    from dptally.summaries.sketch_contents import SketchContents
+    from dptally.summaries.sketch_files import SketchContents
 
 
 def publish_sketch(

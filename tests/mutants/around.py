@@ -197,7 +197,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="total-with-noise-rounded-down",
         breaks=("private total: the smallest noise that keeps its epsilon",),
-        file="laws/total_noise.py",
+        file="laws/shortfall.py",
         old="return math.ceil(1 / (low - 1))",
         new="return max(1, math.floor(1 / (low - 1)))",
         tests=("tests/statistical/test_sampled_draws.py::test_the_noise_scale_is_the_smallest_that_is_private",),

@@ -227,7 +227,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sketch-shortfall-told-with-half-the-noise",
         breaks=("LT25 Theorem 14",),
-        file="laws/total_noise.py",
+        file="laws/shortfall.py",
         old="return math.ceil(1 / (low - 1))",
         new="return math.ceil(1 / (2 * (low - 1)))",
         tests=(f"{_LAWS}::test_what_is_told_of_the_shortfall_is_private",),

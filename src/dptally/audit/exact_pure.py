@@ -10,9 +10,9 @@ from dptally.audit.examination import NOTHING, Examination
 from dptally.audit.random_settings import RandomSettings
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
+from dptally.laws.shortfall import noise_scale
 from dptally.laws.specs.compact import changes_per_unit
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.total_noise import noise_scale
 
 _WHOLE = 1 << 128
 

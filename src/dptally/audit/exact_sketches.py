@@ -13,9 +13,9 @@ from dptally.audit.examination import NOTHING, Examination
 from dptally.audit.random_settings import RandomSettings
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.shared_noise import SharedNoise
+from dptally.laws.shortfall import noise_scale
 from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
 from dptally.laws.summed_noise import SummedNoise
-from dptally.laws.total_noise import noise_scale
 from dptally.randomness import SeededBits
 from dptally.summaries.misra_gries import MisraGries
 from dptally.universes import read_universe

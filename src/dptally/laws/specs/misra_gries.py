@@ -13,11 +13,10 @@ from dptally.exact import as_count, as_delta, as_fraction
 from dptally.laws.audits import Audits, Exact
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.shared_noise import SharedNoise
-from dptally.laws.shortfall import Shortfall
+from dptally.laws.shortfall import Shortfall, noise_scale
 from dptally.laws.spec import Mechanism, Question, Request, Spec, option
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.total_noise import noise_scale
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.privacy.spending import Part
