@@ -23,7 +23,7 @@ from dptally.laws.base import Law, as_frequencies, as_frequency, read_flag
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.gaussian_histogram import LARGEST_REACH, noise_masses
 from dptally.laws.inversion import FrequencyEstimates
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.reporting_curve import Weights
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import read_entries
@@ -315,7 +315,7 @@ class KeyRounds(Law):
         given = as_frequencies(frequencies)
         if self.counts is None:
             raise InvalidParameter("no counts are drawn for a release of keys alone.")
-        noise = CertifiedNoise(self.counts.table, self.certify()).draw_noise(len(given), bits)
+        noise = CertifiedTable(self.counts.table, self.certify()).draw_noise(len(given), bits)
         values: NDArray[np.int64] = np.maximum(given + noise, 1)
         return values
 

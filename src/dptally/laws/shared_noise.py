@@ -13,7 +13,7 @@ from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.base import Parameters, as_frequencies, as_given, read_flag
 from dptally.laws.inversion import FrequencyEstimates
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.randomness import BitSource
@@ -147,7 +147,7 @@ class SharedNoise(ThresholdedNoise):
         return tuple(reached)
 
     @cached_property
-    def _certified(self) -> CertifiedNoise:
+    def _certified(self) -> CertifiedTable:
         ones, zeros = self.differing
         certificate = certify_shared_noise(
             self.table,
@@ -158,7 +158,7 @@ class SharedNoise(ThresholdedNoise):
             epsilon=self.epsilon,
             delta=self.delta,
         )
-        return CertifiedNoise(self.table, certificate)
+        return CertifiedTable(self.table, certificate)
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One release of all counters of a sketch, zero counters included; 0 means not reported.

@@ -32,13 +32,13 @@ from dptally.laws.node_sums import DroppedNodes, NodeSums
 from dptally.laws.sampling_schemes import UNIT_BITS, Scheme, read_scheme
 from dptally.laws.sum_bounds import bound_weighted_sum
 from dptally.laws.tables.certified_rows import CertifiedRows
-from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedValueTable
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.optimal_histogram import build_table
 from dptally.laws.tables.sampled_rows import SampledRows
 from dptally.laws.thresholded_noise import read_entries
 from dptally.randomness import BitSource
 from dptally.verifiers.profiles import Profile, shift_profile, value_profile
-from dptally.verifiers.tables import Certificate
+from dptally.verifiers.tables import Certificate, certify_shift_table, certify_value_table
 
 _BITS = 128
 
@@ -234,10 +234,11 @@ class WeightedSample(Law):
         return CertifiedRows(self.sampled_rows, epsilon=self.epsilon, delta=self.delta)
 
     @cached_property
-    def _certified_table(self) -> CertifiedShiftTable | CertifiedValueTable:
+    def _certified_table(self) -> CertifiedTable:
+        claimed = {"epsilon": self.epsilon, "delta": self.delta}
         if self.values:
-            return CertifiedValueTable(self.table, epsilon=self.epsilon, delta=self.delta)
-        return CertifiedShiftTable(self.table, values=False, epsilon=self.epsilon, delta=self.delta)
+            return CertifiedTable(self.table, certify_value_table(self.table, **claimed))
+        return CertifiedTable(self.table, certify_shift_table(self.table, values=False, **claimed))
 
     def certify(self) -> Certificate:
         """Verify the table that is drawn from."""
@@ -255,11 +256,15 @@ class WeightedSample(Law):
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
-        Postcondition: see `CertifiedValueTable.draw` and `CertifiedRows.draw`; what is drawn from has been certified.
+        Postcondition: see `CertifiedTable` and `CertifiedRows.draw`; what is drawn from has been certified.
         """
         given = as_frequencies(frequencies)
         self.certify()
-        return (self._certified_table if self.scheme is None else self._certified_rows).draw(given, bits)
+        if self.scheme is not None:
+            return self._certified_rows.draw(given, bits)
+        if self.values:
+            return self._certified_table.draw_values(given, bits)
+        return np.minimum(self._certified_table.draw(given, bits), 1)
 
     def draw_given_sampled(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each key of a sample taken with this law's scheme; 0 means not reported.
