@@ -75,7 +75,7 @@ class SummedNoise(ThresholdedNoise):
     @property
     def distance(self) -> Fraction:
         """How far counters of neighbouring data sets are apart, all together."""
-        return self.elements * Fraction(max(1, 2 * self.capacity - 1), self.capacity + 1)
+        return reduced_distance(self.capacity, self.elements)
 
     @cached_property
     def _best(self) -> tuple[int, int, bytes]:
@@ -155,3 +155,8 @@ class SummedNoise(ThresholdedNoise):
         noisy = self._certified.draw_above(rounded, threshold, bits)
         result: NDArray[np.int64] = np.where(rounded > 0, noisy // grid, 0)
         return result
+
+
+def reduced_distance(capacity: int, elements: int) -> Fraction:
+    """How far reduced counters of neighbouring data sets are apart, all together [LT25, Lem. 16, made exact]."""
+    return elements * Fraction(max(1, 2 * capacity - 1), capacity + 1)
