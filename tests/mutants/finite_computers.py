@@ -513,9 +513,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-error-on-the-page-too-small",
         breaks=("BV19 Figure 6",),
-        file="laws/field_geometric.py",
-        old="tail = self._tail(distance + 1)\n",
-        new="tail = self._tail(distance + 2)\n",
+        file="laws/clamped_noise.py",
+        old="noise, uniform = self._at_least(error + 1), self.uniform_mass",
+        new="noise, uniform = self._at_least(error + 2), self.uniform_mass",
         tests=("tests/docs/test_error_tables.py::test_errors_of_the_compact_histogram",),
     ),
 )
