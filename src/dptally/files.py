@@ -17,7 +17,7 @@ from typing import IO
 
 from dptally.errors import DptallyError, InvalidParameter
 
-__all__ = ["check_target", "complete_or_absent", "identity"]
+__all__ = ["check_target", "complete_or_absent", "identity", "sync_directory"]
 
 _LONGEST_NAME = 255  # bytes, on every usual file system
 _RANDOM_DIGITS = 16
@@ -65,6 +65,15 @@ def complete_or_absent(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
         if error.errno == errno.EEXIST:
             raise InvalidParameter(f"{path} already exists; use `overwrite=True` to replace it.") from None
         raise DptallyError(f"{path} could not be written: {_reason(error)}.") from None
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def identity(path: Path) -> tuple[object, ...]:

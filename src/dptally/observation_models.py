@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dptally.laws.base import Estimator, ObservationModel
+from dptally.laws.base import Law as ObservationModel
 from dptally.laws.bounded_geometric import BoundedGeometric, DyadicGeometric, FastGeometric
+from dptally.laws.estimators import Estimator
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise

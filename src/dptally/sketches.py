@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_epsilon, as_fraction
-from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
+from dptally.laws.specs.misra_gries import SketchFacts, SketchSpec
 from dptally.mechanisms.registry import draw
 from dptally.publishing import publish_spec
 from dptally.randomness import read_bits
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dptally.ledger.paying import AnyLedger, Paid
     from dptally.progress import Progress
     from dptally.randomness import BitSource
-    from dptally.summaries.sketch_contents import SketchContents
+    from dptally.summaries.sketch_files import SketchContents
 
 
 def publish_sketch(
@@ -82,7 +82,7 @@ def publish_sketch(
     unit = (unit or unit_name or "unit") if by_unit else None
     facts = SketchFacts(sketch.form, sketch.capacity, sketch.max_keys_per_unit or 0, sketch.sketches)
     known = read_universe(universe) if isinstance(universe, str) else universe
-    spec = sketch_spec(
+    spec = SketchSpec(
         facts,
         as_epsilon(epsilon),
         None if delta is None else as_fraction("delta", delta),

@@ -104,7 +104,7 @@ def _largest_ratio(law: Any) -> float:
     """How much likelier a value can be for one count than for the next, looked up one by one."""
     counts = {*range(min(law.largest_count, 60)), max(0, law.largest_count - 1)}
     ratios = [
-        law.probability(count, value) / law.probability(count + 1, value)
+        law.probability(value, count) / law.probability(value, count + 1)
         for count in counts
         for value in {*range(min(law.largest_count, 120) + 1), law.largest_count}
     ]

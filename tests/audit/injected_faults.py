@@ -23,9 +23,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
-from dptally import _core
 from dptally.audit import exact_keys, exact_pure, exact_rounds, exact_sketches
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.clamped_geometric import ClampedGeometric
@@ -36,15 +33,12 @@ from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.specs import gaussian, misra_gries, sample_and_threshold, stability, weighted_sample
 from dptally.laws.stability import Stability
 from dptally.laws.summed_noise import SummedNoise
-from dptally.laws.tables.certified_table import ValueSampler
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.weighted_sample import WeightedSample
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
 
 __all__ = ["FAULTS", "examined_with", "in_insertion_order", "released_with", "rounded_table", "spoiled"]
@@ -142,50 +136,16 @@ def _change(law: Any, **attributes: Any) -> None:
 # ---- wrong mechanisms behind the public interface ----
 
 
-class _Unverified:
-    """Draws from a table that no verifier has seen, with the certificate of another one."""
-
-    def __init__(self, table: bytes, certificate: Certificate, *, values: bool = True) -> None:
-        self.certificate = certificate
-        self._values = values
-        self._reach = len(table) // (2 * _ENTRY)
-        self._sampler = _core.ShiftTable(np.frombuffer(table, dtype=np.uint8))
-
-    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        reported = np.empty(len(frequencies), dtype=np.int64)
-        self._sampler.draw(np.ascontiguousarray(frequencies), bits.words(2 * len(frequencies)), reported)
-        return reported if self._values else np.minimum(reported, 1)
-
-    def draw_noise(self, count: int, bits: BitSource) -> NDArray[np.int64]:
-        return self.draw(np.full(count, 2 * self._reach + 1, dtype=np.int64), bits) - (self._reach + 1)
-
-    def draw_above(self, counts: NDArray[np.int64], threshold: int, bits: BitSource) -> NDArray[np.int64]:
-        reported = self.draw(np.maximum(counts + (self._reach - threshold + 1), 0), bits)
-        reported += (threshold - 1) * (reported > 0)
-        return reported
-
-
-class _UnverifiedValues:
-    """The same for the optimal law with values."""
-
-    def __init__(self, table: bytes, certificate: Certificate) -> None:
-        self.certificate = certificate
-        self.draw = ValueSampler(table).draw
-
-
 def _forged(law: Any, fault: str) -> Any:
     """A law with the fault and the certificate of the law without it, which draws."""
     honest: Certificate = law.certify()
     spoiled(law, fault, float_bits=_SHORT_FLOAT)
     if isinstance(law, WeightedSample):
-        unverified = (
-            _UnverifiedValues(law.table, honest) if law.values else _Unverified(law.table, honest, values=False)
-        )
-        _keep(law, _certified_table=unverified)
+        _keep(law, _certified_table=CertifiedTable(law.table, honest))
     elif isinstance(law, Stability):
-        _keep(law, _certified=_Unverified(law.table, honest, values=law.values), _certificate=honest)
+        _keep(law, _certified=CertifiedTable(law.table, honest), _certificate=honest)
     elif isinstance(law, GaussianHistogram | SharedNoise | SummedNoise):
-        _keep(law, _certified=_Unverified(law.table, honest))
+        _keep(law, _certified=CertifiedTable(law.table, honest))
     else:  # sample-and-threshold and dense noise draw by what they hold, after asking for a certificate
         _keep(law, _certificate=honest)
     return law
@@ -310,8 +270,8 @@ _EXAMINED = (
     (stability, "StabilityLaw"),
     (gaussian, "GaussianHistogram"),
     (sample_and_threshold, "SampleAndThresholdLaw"),
-    (misra_gries, "sketch_spec"),
-    (exact_sketches, "sketch_spec"),
+    (misra_gries, "SketchSpec"),
+    (exact_sketches, "SketchSpec"),
     (exact_sketches, "SummedNoise"),
     (exact_pure, "DyadicGeometric"),
     (exact_pure, "TopKNoise"),

@@ -19,7 +19,6 @@ from mpmath import mp, mpf
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.laws.base import Estimator, ObservationModel
 from dptally.laws.bounded_geometric import (
     BoundedGeometric,
     DyadicGeometric,
@@ -30,6 +29,7 @@ from dptally.laws.bounded_geometric import (
     rational_scale,
 )
 from dptally.laws.clamped_noise import ADD_OR_REMOVE, REPLACE, ClampedNoise, Neighbours
+from dptally.observation_models import Estimator, ObservationModel
 from dptally.randomness import SeededBits
 from dptally.verifiers import pure as pure_judge
 from dptally.verifiers.pure import (

@@ -132,15 +132,15 @@ def test_values_follow_the_stated_law(law: FieldGeometric) -> None:
     rows = []
     for count in range(top + 2):
         drawn = Counter(law.draw(count, uniform) for uniform in range(law.size))
-        rows.append([law.probability(count, value) for value in range(top + 1)])
+        rows.append([law.probability(value, count) for value in range(top + 1)])
         assert rows[-1] == [Fraction(drawn[value], law.size) for value in range(top + 1)]
-        assert sum(rows[-1]) == 1 and law.probability(count, top + 1) == law.probability(count, -1) == 0
+        assert sum(rows[-1]) == 1 and law.probability(top + 1, count) == law.probability(-1, count) == 0
     for reach in range(top + 2):
         worst = max(
             sum((chance for value, chance in enumerate(row) if abs(value - count) > reach), Fraction(0))
             for count, row in enumerate(rows[:-1])
         )
-        assert law.miss(reach) == worst
+        assert law.error_probability(reach) == worst
         if worst:
             assert law.error(worst) <= reach < law.error(worst * Fraction(99, 100))
 
@@ -188,7 +188,7 @@ def test_each_key_has_the_law_of_its_count() -> None:
                 assert isinstance(polynomial, tuple)
                 element = sum(c * key**power for power, c in enumerate(polynomial)) % SMALL.size
                 found[SMALL.decode(element)] += chance
-            assert found == {value: SMALL.probability(count, value) for value in range(3)}
+            assert found == {value: SMALL.probability(value, count) for value in range(3)}
 
 
 def test_as_many_coefficients_as_keys_are_private_but_not_accurate() -> None:
@@ -201,7 +201,7 @@ def test_as_many_coefficients_as_keys_are_private_but_not_accurate() -> None:
     for polynomial, chance in releases.items():
         assert isinstance(polynomial, tuple)
         found[law.decode((polynomial[0] + 2 * polynomial[1]) % law.size)] += chance  # type: ignore[assignment]
-    assert any(found[value] != law.probability(0, value) for value in range(3))
+    assert any(found[value] != law.probability(value, 0) for value in range(3))
 
 
 def mechanism_with(law: FieldGeometric, capacity: int, **options: Any) -> MadeCompact:
@@ -300,7 +300,7 @@ def test_chosen_laws_pass_and_waste_nothing(epsilon: str, universe_size: int, la
     certificate = judged(law, epsilon=2 * share, changes=2)
     assert 1 <= certificate.largest_ratio <= exp_bounds(share, 256)[1]
     assert certificate.loss == pytest.approx(float(2 * share), rel=1e-9)
-    assert law.size >= universe_size and law.stray <= STRAY
+    assert law.size >= universe_size and law.mixing <= STRAY
     smaller = [e for e in FIELD_EXPONENTS if e < law.exponent]
     for exponent in smaller:
         size = 2**exponent - 1

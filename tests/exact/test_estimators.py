@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import Estimator, ObservationModel
 from dptally.laws.weighted_sample import WeightedSample
+from dptally.observation_models import Estimator, ObservationModel
 
 LAWS = [WeightedSample("1", "1e-6"), WeightedSample("0.5", "0.01"), WeightedSample("2", "1/31")]
 FUNCTIONS: list[Any] = [None, lambda w: 1, lambda w: min(w, 5), lambda w: w**2]

@@ -12,12 +12,12 @@ from fractions import Fraction
 import pytest
 
 from dptally import Ppswor, Priority
-from dptally.laws.base import ObservationModel
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.stability import Stability
 from dptally.laws.summed_noise import SummedNoise
 from dptally.laws.weighted_sample import WeightedSample
+from dptally.observation_models import ObservationModel
 from tests.exact.reference import optimal_probabilities
 from tests.mechanisms import PrivateWeightedSampling
 

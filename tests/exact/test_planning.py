@@ -14,7 +14,6 @@ import dptally
 from dptally.errors import InvalidParameter
 from dptally.laws.base import Law
 from dptally.laws.gaussian_histogram import GaussianHistogram
-from dptally.laws.prefix_levels import AllLevels
 from dptally.laws.reporting_curves import reporting_curves, useful_frequencies
 from dptally.laws.sample_and_threshold import SampleAndThreshold
 from dptally.laws.shared_noise import SharedNoise
@@ -23,7 +22,7 @@ from dptally.laws.top_k_noise import TopKNoise
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.plan_requests import plan
 from dptally.planning import Plan, planned_laws
-from dptally.planning.mechanisms import Setting, make_mechanism
+from dptally.planning.mechanisms import AllLevels, Setting, make_mechanism
 from dptally.planning.populations import listed_population, zipf_population
 from dptally.planning.requirements import as_probability, grid_of
 from dptally.privacy.composition import share_between_keys
@@ -164,7 +163,7 @@ def test_the_epsilon_found_is_the_smallest_of_its_grid(frequency: int, probabili
         place = len(grid) if epsilon is None else grid.index(Fraction(epsilon))
 
         def reached(epsilon: Fraction, name: str = name) -> bool:
-            law = make_mechanism(name, Setting(epsilon, Fraction(1, 10**6)))
+            law = make_mechanism(name, Setting(epsilon, Fraction(1, 10**6))).law
             return law.reporting_probability(frequency) >= level
 
         assert place == len(grid) or reached(grid[place])
@@ -195,8 +194,8 @@ def test_the_inverse_questions_for_delta_and_for_keys_per_unit() -> None:
         assert isinstance(keys, int)
         setting = Setting(Fraction(1), Fraction(1, 10**6), keys)
         more = Setting(Fraction(1), Fraction(1, 10**6), keys + 1)
-        assert make_mechanism(name, setting).reporting_probability(60) >= Fraction(95, 100)
-        assert make_mechanism(name, more).reporting_probability(60) < Fraction(95, 100)
+        assert make_mechanism(name, setting).law.reporting_probability(60) >= Fraction(95, 100)
+        assert make_mechanism(name, more).law.reporting_probability(60) < Fraction(95, 100)
     assert found.max_keys_per_unit == max(keys for keys in found.need.answers.values() if keys is not None)
 
 

@@ -225,3 +225,10 @@ def test_grouped_laws_bound_sums_on_the_safe_side(longest: int) -> None:
         if longest == 100:
             assert sum(total[upper:], Fraction(0)) > share
             assert sum(total[: lower + 1], Fraction(0)) > share
+
+
+def test_bounds_end_beyond_what_floats_tell_apart() -> None:
+    """Kept units near 2^50, whose bounds are beyond 2^53, have bounds around v / p; a search over floats never ends."""
+    kept = np.array([1 << 50])
+    lower, upper = lower_of_binomial(kept, 0.001, 0.05)[0], upper_of_binomial(kept, 0.001, 0.05)[0]
+    assert lower < kept[0] / 0.001 < upper < 1.001 * lower

@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from dptally.estimates.sketch_error import sketch_error
 from dptally.exact import exp_bounds
 from dptally.laws.shared_noise import SharedNoise
-from dptally.laws.shortfall import Shortfall
-from dptally.laws.specs.misra_gries import reduced_distance
-from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.shortfall import Shortfall, noise_scale
+from dptally.laws.summed_noise import SummedNoise, reduced_distance
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.laws.total_noise import noise_scale
 from dptally.mechanisms import sketches
 from dptally.mechanisms.total import draw_total
 from dptally.randomness import SeededBits

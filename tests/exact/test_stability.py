@@ -11,10 +11,10 @@ import pytest
 from mpmath import mp, mpf
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.laws.base import Estimator, ObservationModel
 from dptally.laws.stability import Stability
 from dptally.laws.tables.two_sided_geometric import noise_masses
 from dptally.laws.weighted_sample import WeightedSample
+from dptally.observation_models import Estimator, ObservationModel
 from dptally.randomness import SeededBits
 from dptally.verifiers.tables import Band, certify_bands
 from tests.exact.reference import divergence, growth, optimal_probabilities

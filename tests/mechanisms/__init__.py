@@ -14,7 +14,7 @@ import pyarrow as pa
 from dptally.laws.range_trees import make_tree_law
 from dptally.laws.registry import read_mechanism
 from dptally.laws.spec import Question, Request, Spec
-from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
+from dptally.laws.specs.misra_gries import SketchFacts, SketchSpec
 from dptally.mechanisms.compact import build
 from dptally.mechanisms.registry import draw
 from dptally.mechanisms.sparse import draw_bins
@@ -197,7 +197,7 @@ def PrivateMisraGries(  # noqa: N802
     del unit
     request = _request(epsilon, delta)
     facts = SketchFacts(form, capacity, max_keys_per_unit, sketches)
-    return Made(sketch_spec(facts, request.epsilon, request.delta, **options))
+    return Made(SketchSpec(facts, request.epsilon, request.delta, **options))
 
 
 def PureMisraGries(  # noqa: N802
@@ -205,7 +205,7 @@ def PureMisraGries(  # noqa: N802
 ) -> Made:
     """A sketch over a universe, delta = 0."""
     facts = SketchFacts("single" if sketches == 1 else "summed", capacity, 1, sketches)
-    return Made(sketch_spec(facts, _request(epsilon).epsilon, None, universe=universe, **options))
+    return Made(SketchSpec(facts, _request(epsilon).epsilon, None, universe=universe, **options))
 
 
 class RangeHistograms:

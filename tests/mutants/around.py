@@ -177,8 +177,8 @@ FAULTS: tuple[Fault, ...] = (
         name="randomness-both-words-of-a-key-alike",
         breaks=("randomness: a draw takes 128 independent bits",),
         file="laws/tables/certified_table.py",
-        old="sampler.draw(frequencies[part], bits.words(2 * len(frequencies[part])), reported[part])",
-        new="sampler.draw(frequencies[part], np.repeat(bits.words(len(frequencies[part])), 2), reported[part])",
+        old="self._sampler.draw(counts[part], bits.words(2 * len(counts[part])), reported[part])",
+        new="self._sampler.draw(counts[part], np.repeat(bits.words(len(counts[part])), 2), reported[part])",
         tests=("tests/randomness/test_native_draws.py::test_law_draws_are_the_slow_twin_on_the_same_words",),
     ),
     # ---- composition ----
@@ -267,7 +267,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="total-with-noise-rounded-down",
         breaks=("private total: the smallest noise that keeps its epsilon",),
-        file="laws/total_noise.py",
+        file="laws/shortfall.py",
         old="return math.ceil(1 / (low - 1))",
         new="return max(1, math.floor(1 / (low - 1)))",
         tests=("tests/statistical/test_sampled_draws.py::test_the_noise_scale_is_the_smallest_that_is_private",),

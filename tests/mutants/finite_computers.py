@@ -187,17 +187,17 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-keys-without-a-count-are-reported",
         breaks=("BV19 Algorithm 5.4",),
-        file="laws/stability.py",
-        old="moved = np.ascontiguousarray((given + self.shift) * present)",
-        new="moved = np.ascontiguousarray(np.maximum(given + self.shift, 0))",
+        file="laws/thresholded_noise.py",
+        old="self._certified.draw_above(given, self.threshold, bits) * (given > 0)",
+        new="self._certified.draw_above(given, self.threshold, bits)",
         tests=("tests/exact/test_stability.py::test_draws_at_the_borders",),
     ),
     Fault(
         name="stability-threshold-not-added-to-the-value",
         breaks=("BV19 Algorithm 5.4",),
-        file="laws/stability.py",
-        old="reported += (self.threshold - 1) * (reported > 0)",
-        new="reported += self.threshold * (reported > 0)",
+        file="laws/tables/certified_table.py",
+        old="reported += (threshold - 1) * (reported > 0)",
+        new="reported += threshold * (reported > 0)",
         tests=(f"{_DENSE}::test_releases_above_a_threshold_keep_epsilon_and_delta",),
     ),
     Fault(
@@ -513,9 +513,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="compact-error-on-the-page-too-small",
         breaks=("BV19 Figure 6",),
-        file="laws/field_geometric.py",
-        old="tail = self._tail(distance + 1)\n",
-        new="tail = self._tail(distance + 2)\n",
+        file="laws/clamped_noise.py",
+        old="noise, uniform = self._at_least(error + 1), self.uniform_mass",
+        new="noise, uniform = self._at_least(error + 2), self.uniform_mass",
         tests=("tests/docs/test_error_tables.py::test_errors_of_the_compact_histogram",),
     ),
 )

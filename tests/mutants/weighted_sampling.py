@@ -222,9 +222,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="stability-draws-without-its-threshold",
         breaks=("CGSS21 Algorithm 6",),
-        file="laws/stability.py",
-        old="moved = np.ascontiguousarray((given + self.shift) * present)",
-        new="moved = np.ascontiguousarray((given + self.shift + 1) * present)",
+        file="laws/thresholded_noise.py",
+        old="self._certified.draw_above(given, self.threshold, bits) * (given > 0)",
+        new="self._certified.draw_above(given + 1, self.threshold, bits) * (given > 0)",
         tests=("tests/exact/test_stability.py::test_draws_follow_the_rows",),
     ),
     Fault(
@@ -246,9 +246,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="draws-before-the-verifier",
         breaks=("CGSS21 Definition 3.1",),
-        file="laws/tables/certified_table.py",
-        old="self.certificate = certify_value_table(self._table, epsilon=epsilon, delta=delta)",
-        new="self.certificate = certify_value_table(b'', epsilon=epsilon, delta=Fraction(1))",
+        file="laws/weighted_sample.py",
+        old="certify_value_table(self.table, **claimed)",
+        new="certify_value_table(b'', epsilon=self.epsilon, delta=Fraction(1))",
         tests=(f"{_LAW}::test_law_is_certified_optimal_and_tight[1]",),
     ),
     Fault(

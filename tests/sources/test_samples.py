@@ -1,11 +1,10 @@
-"""Weighted samples of counts and of rows: who is in follows q exactly, and who is in carries the exact count."""
+"""Weighted samples of rows: who is in follows q exactly, and who is in carries the exact count."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.laws.sampling_schemes import Ppswor, Priority, SamplingScheme, Scheme
+from dptally.laws.sampling_schemes import Ppswor, Priority, Scheme
 from dptally.randomness import BitSource, SeededBits
 from dptally.sources import open_rows
-from dptally.summaries import sample_counts, sample_keys
+from dptally.summaries import sample_keys
 from dptally.summaries.inclusion import RowHits
 from tests.statistical.checks import FALSE_ALARM, chi_square_pvalue
 
@@ -74,113 +73,6 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
-
-
-# Counts.
-
-FREQUENCIES = [1, 2, 3, 5, 10, 30, 100, 1000]
-
-
-def taken_pvalues(scheme: Scheme, law: Scheme, seed: int) -> list[float]:
-    """P-values, one a frequency, of 20,000 keys each drawn by `scheme` and judged by `law`."""
-    each = 20_000
-    taken = sample_counts(np.repeat(np.array(FREQUENCIES), each), scheme, SeededBits(seed)).reshape(-1, each)
-    found = []
-    for frequency, row in zip(FREQUENCIES, taken, strict=True):
-        chance = float(law.bounds(frequency, 60)[0])
-        observed = {True: int(row.sum()), False: each - int(row.sum())}
-        found.append(chi_square_pvalue(observed, {True: chance, False: 1 - chance}, each))
-    return found
-
-
-@pytest.mark.parametrize(
-    "scheme",
-    [Ppswor("0.05"), Ppswor("0.01", "1/2"), Priority("0.03"), Priority("0.001", 2), SamplingScheme(["0.1", "0.5"])],
-    ids=str,
-)
-def test_counts_are_taken_with_their_probabilities(scheme: Scheme) -> None:
-    """20,000 keys of each of 8 frequencies are taken as q says; false alarms at most 1e-6 in all."""
-    assert min(taken_pvalues(scheme, scheme, 3)) > FALSE_ALARM / len(FREQUENCIES)
-
-
-@pytest.mark.parametrize("wrong", ["0.045", "0.055"])
-def test_wrong_rates_of_counts_are_rejected(wrong: str) -> None:
-    """The same test calls a sampler with a rate a tenth too low or too high wrong."""
-    assert min(taken_pvalues(Ppswor(wrong), Ppswor("0.05"), 3)) < FALSE_ALARM / len(FREQUENCIES)
-
-
-def test_keys_are_taken_independently() -> None:
-    """Pairs of neighbouring keys are taken as two independent draws: 20,000 pairs, false alarms at most 1e-6."""
-    scheme = Ppswor("0.1")
-    taken = sample_counts(np.full(40_000, 7), scheme, SeededBits(5)).reshape(-1, 2)
-    chance = float(scheme.bounds(7, 60)[0])
-    law = {(a, b): (chance if a else 1 - chance) * (chance if b else 1 - chance) for a in (0, 1) for b in (0, 1)}
-    observed = Counter((int(a), int(b)) for a, b in taken.tolist())
-    assert chi_square_pvalue(observed, law, 20_000) > FALSE_ALARM
-
-
-def test_ties_are_settled_by_more_bits() -> None:
-    """A word that is the first 64 digits of q is decided by the next 64, on either side, and by 64 more if need be."""
-    scheme = Ppswor("0.5")
-    q = scheme.floor(3) >> (127 - 64)
-    digits = int(scheme.bounds(3, 400)[0] * (1 << 192))
-    first, second, third = digits >> 128, digits >> 64 & (1 << 64) - 1, digits & (1 << 64) - 1
-    assert first == q
-    for words, expected in (
-        ([first - 1], True),
-        ([first + 1], False),
-        ([first, second - 1], True),
-        ([first, second + 1], False),
-        ([first, second, third - 1], True),
-        ([first, second, third + 1], False),
-    ):
-        bits = ChosenBits(words)
-        assert sample_counts(np.array([3]), scheme, bits).tolist() == [expected]
-        assert bits.left == 0
-
-
-def test_dyadic_probabilities_need_no_more_bits() -> None:
-    """With q = 1/2 exactly half of the words take the key, 0 and 1 take never and always, each by one word."""
-    scheme = SamplingScheme([0, "1/2", 1])
-    half, top = 1 << 63, (1 << 64) - 1
-    bits = ChosenBits([0, top, half - 1, half, 0, top])
-    assert sample_counts(np.array([1, 1, 2, 2, 3, 3]), scheme, bits).tolist() == [False, False, True, False, True, True]
-
-
-def test_near_certainty_is_not_certainty() -> None:
-    """Ppswor with a huge frequency is undecided at the largest word only, and goes on from there."""
-    top = (1 << 64) - 1
-    bits = ChosenBits([top - 1, top, top, top - 1])
-    assert sample_counts(np.array([10**12, 10**15]), Ppswor(1), bits).tolist() == [True, True]
-    assert bits.left == 0
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    frequencies=st.lists(st.one_of(st.integers(0, 50), st.integers(0, 1 << 62)), max_size=60),
-    scheme=st.sampled_from([Ppswor("1e-6"), Ppswor("0.1"), Ppswor("0.1", 2), Priority("1e-7"), Priority("0.2", "1/3"),
-                            SamplingScheme([0, "0.25", "0.3"])]),
-    seed=st.integers(0, 1 << 32),
-)  # fmt: skip
-def test_counts_against_the_obvious_comparison(frequencies: list[int], scheme: Scheme, seed: int) -> None:
-    """The fast sampler takes what comparing each word with q, one by one, takes."""
-    taken = sample_counts(np.array(frequencies, dtype=np.int64), scheme, SeededBits(seed))
-    for frequency, word, found in zip(frequencies, SeededBits(seed).words(len(frequencies)), taken, strict=True):
-        low, high = scheme.bounds(frequency, 200) if frequency else (Fraction(0), Fraction(0))
-        assert not found if Fraction(int(word), 1 << 64) >= high else found
-        assert high <= Fraction(int(word), 1 << 64) or Fraction(int(word) + 1, 1 << 64) <= low
-
-
-def test_counts_that_are_none_are_refused() -> None:
-    """Negative frequencies and fractions are refused."""
-    with pytest.raises(InvalidParameter, match=r"^frequencies must not be negative\.$"):
-        sample_counts(np.array([1, -1]), Ppswor("0.1"), SeededBits(1))
-    with pytest.raises(InvalidParameter, match=r"^frequencies must be a one-dimensional array of integers\.$"):
-        sample_counts(np.array([0.5]), Ppswor("0.1"), SeededBits(1))
-    assert sample_counts(np.array([], dtype=np.int64), Ppswor("0.1"), SeededBits(1)).tolist() == []
-
-
-# Rows.
 
 
 def write_parquet(path: Path, keys: list[str]) -> Path:

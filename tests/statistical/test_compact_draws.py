@@ -51,7 +51,7 @@ def seeded() -> dict[int, Counter[int]]:
 
 def row(law: FieldGeometric, count: int) -> dict[object, float]:
     """The exact law of a count, as floats."""
-    return {value: float(law.probability(count, value)) for value in range(law.largest_count + 1)}
+    return {value: float(law.probability(value, count)) for value in range(law.largest_count + 1)}
 
 
 def pvalues(found: dict[int, Counter[int]], epsilon: Fraction, shift: int = 0) -> list[float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dptally import Ppswor, Priority
 from dptally.laws.sampling_schemes import Scheme
-from dptally.laws.total_noise import noise_scale
+from dptally.laws.shortfall import noise_scale
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.mechanisms.total import draw_total
 from dptally.randomness import SeededBits

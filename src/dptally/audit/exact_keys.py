@@ -149,13 +149,13 @@ def compare_gaussian_rows(check: Examination, law: GaussianHistogram, keys: int)
 
 def audit_merged_sketch(check: Examination, choose: RandomSettings) -> None:
     """What is released of merged sketches and sketches of users: every counter may move by one."""
-    from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
+    from dptally.laws.specs.misra_gries import SketchFacts, SketchSpec
 
     epsilon, delta = choose.spread(0.2, 4), choose.spread(1e-10, 0.05)
     capacity, form = choose.one_of((1, 2, 3, 8, 20, 60)), choose.one_of(("merged", "user"))
     minimise = choose.one_of(("threshold", "error"))
     check.claim(epsilon, delta, {"capacity": capacity, "form": form, "minimise": minimise})
-    made = sketch_spec(
+    made = SketchSpec(
         SketchFacts(form, capacity),  # type: ignore[arg-type]
         *check.made_for(epsilon, delta),
         shortfall=None,

@@ -10,9 +10,9 @@ from dptally.audit.examination import NOTHING, Examination
 from dptally.audit.random_settings import RandomSettings
 from dptally.laws.bounded_geometric import DyadicGeometric
 from dptally.laws.field_geometric import FieldGeometric, choose_law
+from dptally.laws.shortfall import noise_scale
 from dptally.laws.specs.compact import changes_per_unit
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.total_noise import noise_scale
 
 _WHOLE = 1 << 128
 
@@ -111,13 +111,13 @@ def _elements(law: FieldGeometric, count: int, middle: int) -> dict[tuple[int, s
     chances: dict[tuple[int, str], Fraction] = {}
     near = range(max(0, middle - law.reach - 2), min(law.largest_count, middle + law.reach + 2) + 1)
     for value in {0, law.largest_count, *near}:
-        cell = int(law.probability(0, value) * law.size)
+        cell = int(law.probability(value, 0) * law.size)
         for kind in ("least", "most"):
             if count == 0:
                 chances[value, kind] = Fraction(1)
                 continue
             coins = (1 << law.element_bits) // cell if kind == "least" else -(-(1 << law.element_bits) // cell)
-            chances[value, kind] = law.probability(count, value) * law.size * Fraction(coins, 1 << law.element_bits)
+            chances[value, kind] = law.probability(value, count) * law.size * Fraction(coins, 1 << law.element_bits)
     return chances
 
 

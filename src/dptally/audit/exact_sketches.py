@@ -13,9 +13,9 @@ from dptally.audit.examination import NOTHING, Examination
 from dptally.audit.random_settings import RandomSettings
 from dptally.laws.clamped_geometric import ClampedGeometric
 from dptally.laws.shared_noise import SharedNoise
-from dptally.laws.specs.misra_gries import SketchFacts, sketch_spec
+from dptally.laws.shortfall import noise_scale
+from dptally.laws.specs.misra_gries import SketchFacts, SketchSpec
 from dptally.laws.summed_noise import SummedNoise
-from dptally.laws.total_noise import noise_scale
 from dptally.randomness import SeededBits
 from dptally.summaries.misra_gries import MisraGries
 from dptally.universes import read_universe
@@ -41,7 +41,7 @@ def audit_shared_noise(check: Examination, choose: RandomSettings) -> None:
     delta, share = choose.spread(1e-9, 0.1), choose.coin()
     facts = {"capacity": capacity, "standard": standard, "elements": elements, "shortfall": share}
     check.claim(epsilon, delta, facts)
-    made = sketch_spec(
+    made = SketchSpec(
         SketchFacts("standard" if standard else "single", capacity),
         *check.made_for(epsilon, delta),
         elements_per_unit=elements,
@@ -203,7 +203,7 @@ def audit_pure_sketch(check: Examination, choose: RandomSettings) -> None:
     epsilon = choose.spread(0.2, 5)
     capacity, elements, share = choose.one_of((1, 2, 5, 20)), choose.one_of((1, 1, 3)), choose.coin()
     check.claim(epsilon, NOTHING, {"capacity": capacity, "elements": elements, "shortfall": share})
-    made = sketch_spec(
+    made = SketchSpec(
         SketchFacts("single", capacity),
         check.made_for(epsilon)[0],
         None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.functions import frequency_function
-from dptally.laws.base import EstimatorKind, FrequencyFunction, ObservationModel
+from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,7 +79,7 @@ def count_frequencies(frequencies: Frequencies) -> dict[int, int]:
 
 
 def population_accuracy(
-    law: ObservationModel,
+    law: Law,
     frequencies: Frequencies,
     *,
     of: FrequencyFunction | str | None = None,
@@ -113,7 +113,7 @@ def population_accuracy(
 
 
 def accuracy_by_frequency(
-    law: ObservationModel,
+    law: Law,
     frequencies: Frequencies,
     *,
     of: FrequencyFunction | str | None = None,

@@ -7,6 +7,7 @@ they also hold for rows that were sorted or selected by value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -46,10 +47,7 @@ def estimate_frequencies(
     beta = 1 - as_confidence(confidence)
     if not law.values:
         return FrequencyEstimates(None, np.ones(len(values), dtype=np.int64), None)
-    if shortfall is None:
-        return law.invert(values, beta)
-    found = law.invert(values, beta * Fraction(9, 10))
-    return replace(found, upper=None if found.upper is None else found.upper + shortfall.upper(beta / 10))
+    return _raised(lambda error: law.invert(values, error), beta, shortfall)
 
 
 def estimate_together(
@@ -86,10 +84,18 @@ def estimate_together(
     beta = 1 - as_confidence(confidence)
     if not law.values or not len(values):
         return estimate_frequencies(law, values, confidence)
-    missing = 0 if shortfall is None else shortfall.upper(beta / 10)
-    error = beta if shortfall is None else beta * Fraction(9, 10)
-    found = law.invert_together(values, error, among=len(values) if among is None else among)
-    return replace(found, upper=None if found.upper is None else found.upper + missing)
+    released = len(values) if among is None else among
+    return _raised(lambda error: law.invert_together(values, error, among=released), beta, shortfall)
+
+
+def _raised(
+    invert: Callable[[Fraction], FrequencyEstimates], beta: Fraction, shortfall: Shortfall | None
+) -> FrequencyEstimates:
+    """Bounds at beta, with a tenth of it for how far counters fall short."""
+    if shortfall is None:
+        return invert(beta)
+    found = invert(beta * Fraction(9, 10))
+    return replace(found, upper=None if found.upper is None else found.upper + shortfall.upper(beta / 10))
 
 
 def together_in_words(

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.estimates.accuracy import Frequencies, count_frequencies
-from dptally.laws.base import ObservationModel
+from dptally.laws.base import Law
 
 __all__ = ["expected_kendall_tau", "pair_concordance"]
 
 
-def pair_concordance(law: ObservationModel, higher: int, lower: int) -> Fraction:
+def pair_concordance(law: Law, higher: int, lower: int) -> Fraction:
     """The exact probability that two keys are ordered rightly by their reported values.
 
         P[V > U] + P[V = U] / 2
@@ -41,14 +41,14 @@ def pair_concordance(law: ObservationModel, higher: int, lower: int) -> Fraction
     return Fraction(found, 2 * above_unit * below_unit)
 
 
-def _masses(law: ObservationModel, frequency: int) -> tuple[dict[int, int], int]:
+def _masses(law: Law, frequency: int) -> tuple[dict[int, int], int]:
     """A row as whole numbers over a common denominator; "not reported" is the value 0."""
     row = law.row(frequency)
     unit = math.lcm(*(chance.denominator for chance in row.values()))
     return {value or 0: int(chance * unit) for value, chance in row.items()}, unit
 
 
-def expected_kendall_tau(law: ObservationModel, frequencies: Frequencies) -> float:
+def expected_kendall_tau(law: Law, frequencies: Frequencies) -> float:
     """The expected rank correlation (Kendall's tau) of true frequencies and reported values in a population.
 
         tau = E[concordant pairs - discordant pairs] / pairs,
@@ -88,7 +88,7 @@ def expected_kendall_tau(law: ObservationModel, frequencies: Frequencies) -> flo
     return 2 * concordant / pairs - 1 if pairs else math.nan
 
 
-def _sorted_row(law: ObservationModel, frequency: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _sorted_row(law: Law, frequency: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Values, ascending from 0 for "not reported", and their probabilities."""
     row = law.row(frequency)
     reported = sorted(value for value in row if value is not None)

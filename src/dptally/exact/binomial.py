@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 
 _DIGITS = 256
 _WORK = 512
+_LONG = Context(prec=180, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 
 
 def binomial_row(trials: int, rate: Fraction) -> tuple[list[int], int]:
@@ -46,29 +49,12 @@ def binomial_at_least(trials: int, hits: int, rate: Fraction) -> Fraction:
 
 
 def _mass(trials: int, hits: int, rate: Fraction) -> int:
-    """P[B = hits] in units of 2^-512: a product of numbers with 640 digits each."""
-    p, s, whole = rate.numerator, rate.denominator - rate.numerator, rate.denominator
-    few = min(hits, trials - hits)
-    mantissa, exponent = _power(p, whole, hits)
-    other, more = _power(s, whole, trials - hits)
-    mantissa, exponent = _trim(mantissa * other, exponent + more)
-    for i in range(1, few + 1):
-        mantissa, exponent = _trim(mantissa * (trials - few + i) // i, exponent)
-    shift = exponent + _WORK
-    return mantissa << shift if shift >= 0 else mantissa >> -shift
-
-
-def _power(numerator: int, denominator: int, exponent: int) -> tuple[int, int]:
-    """(numerator / denominator)^exponent as mantissa and binary exponent."""
-    base = (numerator << 700) // denominator
-    result, shift = 1 << 640, -640
-    for digit in f"{exponent:b}":
-        result, shift = _trim(result * result, 2 * shift)
-        if digit == "1":
-            result, shift = _trim(result * base, shift - 700)
-    return result, shift
-
-
-def _trim(mantissa: int, exponent: int) -> tuple[int, int]:
-    excess = mantissa.bit_length() - 640
-    return (mantissa >> excess if excess > 0 else mantissa << -excess), exponent + excess
+    """P[B = hits] in units of 2^-512: a product of numbers with 180 decimal digits each."""
+    with localcontext(_LONG):
+        chance = Decimal(rate.numerator) / rate.denominator
+        mass = chance**hits * (1 - chance) ** (trials - hits)
+        few = min(hits, trials - hits)
+        for i in range(0, few, 8):
+            step = range(i + 1, min(i + 8, few) + 1)
+            mass = mass * math.prod(trials - few + j for j in step) / math.prod(step)
+        return int(mass * (1 << _WORK))

@@ -1,9 +1,11 @@
-"""Arrow columns of 64-bit integers as NumPy arrays and back.
+"""Arrow columns of numbers as NumPy arrays, and of 64-bit integers back.
 
 Arrow's own conversions import pandas where it is installed, which takes 35 MB and most of a second.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +19,14 @@ def integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
             parts = [integers(chunk) for chunk in column.chunks]
             return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         column = column.chunk(0)
+    return buffer_of(column, np.int64)
+
+
+def buffer_of(column: pa.Array, kind: type[np.generic]) -> NDArray[Any]:
+    """The values of an array whose buffer holds them one after the other, without a copy."""
     if not len(column):
-        return np.empty(0, dtype=np.int64)  # an empty column may have no buffer
-    values = np.frombuffer(column.buffers()[1], dtype=np.int64)
-    return values[column.offset : column.offset + len(column)]
+        return np.empty(0, dtype=kind)  # an empty column may have no buffer
+    return np.frombuffer(column.buffers()[1], dtype=kind)[column.offset : column.offset + len(column)]
 
 
 def integer_column(values: NDArray[np.int64]) -> pa.Array:

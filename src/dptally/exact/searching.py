@@ -17,8 +17,20 @@ def first_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
+def first_from(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The same by steps that double from `low` on: for what holds far from `high`.
+
+    >>> first_from(lambda number: number**2 >= 50, 0, 1 << 60)
+    8
+    """
+    step = max(low, 1)
+    while step < high and not holds(step):
+        low, step = step + 1, 2 * step
+    return first_where(holds, low, min(step, high))
+
+
 def first_near(holds: Callable[[int], bool], guess: int, low: int, high: int) -> int | None:
-    """The same from a guess, by steps that double; None if it does not hold at `high` either."""
+    """The same from a guess, by steps in both directions that double; None if it does not hold at `high` either."""
     guess, step = min(max(guess, low), high), 1
     if holds(guess):
         above = guess

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dptally.exact import as_count
-from dptally.federated.protocol import LARGEST_VOTE, RATE_UNIT, Round
+from dptally.federated.protocol import LARGEST_VOTE, Round
 from dptally.laws.prefix_plans import TriePlan, plan_trie
 from dptally.laws.prefix_rounds import Round as TrieRound
 from dptally.laws.prefix_rounds import TrieRounds
@@ -73,17 +73,8 @@ class HeavyHitterRounds:
         return PrefixTree.of_rounds(self._rounds) if found is None else self._ask(found)
 
     def _ask(self, asked: TrieRound) -> Round:
-        law = self._plan.law
-        return Round(
-            task=self.task,
-            number=asked.level,
-            rate=int(law.rate * RATE_UNIT),
-            threshold=law.threshold,
-            epsilon=self._plan.epsilon,
-            delta=self._plan.delta,
-            key_bytes=self._key_bytes,
-            question=asked.to_dict(),
-        )
+        facts = {"number": asked.level, "key_bytes": self._key_bytes, "question": asked.to_dict()}
+        return Round.of_law(self._plan.observation_model, task=self.task, **facts)
 
     def accepts(self, vote: bytes, asked: Round) -> bool:
         """Whether a vote is a node of this level below one that was reported before."""

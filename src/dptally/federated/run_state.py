@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dptally.errors import InvalidParameter, InvalidSource
-from dptally.files import check_target, complete_or_absent
+from dptally.files import check_target, complete_or_absent, sync_directory
 from dptally.privacy.guarantee import Record
 from dptally.privacy.stored_facts import DAMAGE, read_fraction, read_json
 
@@ -104,11 +104,7 @@ class RunState:
             os.fchmod(file.fileno(), 0o600)
             file.write(json.dumps(data, indent=1).encode())
         # The new name must be on disk too before anybody is asked.
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path.parent)
 
 
 def damaged(path: Path | None) -> InvalidSource:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_fraction
+from dptally.laws.estimators import Estimator, MostLikely
 from dptally.laws.key_errors import errors_of_reports
 
 if TYPE_CHECKING:
@@ -32,61 +33,6 @@ Parameters = Mapping[str, Callable[[Any], Any]]
 EstimatorKind = Literal["mle", "lower", "unbiased"]
 FrequencyFunction = Callable[[int], int | float | Fraction]
 CountFunction = Callable[["NDArray[np.int64]"], "NDArray[np.float64]"]  # for many counts at once
-
-
-@runtime_checkable
-class Estimator(Protocol):
-    """Weights a_j for reported values j, so that their sum over reported keys estimates a sum over all keys.
-
-    A key that is not reported counts 0, so a weight also stands for keys like it that were not reported. All
-    expectations are exact, over the law alone.
-    """
-
-    def __call__(self, value: int) -> Fraction:
-        """The weight of a reported value."""
-
-    def weights(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The weights of many reported values, as floats."""
-
-    def expectation(self, true_frequency: int) -> Fraction:
-        """Expected contribution of a key of this frequency."""
-
-    def bias(self, true_frequency: int) -> Fraction:
-        """Expectation minus the true contribution."""
-
-    def variance(self, true_frequency: int) -> Fraction:
-        """Variance of the contribution."""
-
-    def mse(self, true_frequency: int) -> Fraction:
-        """Mean squared error of the contribution: variance plus squared bias."""
-
-
-@runtime_checkable
-class ObservationModel(Protocol):
-    """A law P[reported value | true frequency]."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The epsilon one key's law keeps."""
-
-    @property
-    def delta(self) -> Fraction:
-        """The delta one key's law keeps."""
-
-    def row(self, true_frequency: int) -> dict[int | None, Fraction]:
-        """The exact law of what is reported; None is "not reported". Sums to 1."""
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """The exact probability that a key of this frequency is reported."""
-
-    def certify(self) -> Certificate:
-        """Verify the table that is drawn from; raises PrivacyViolation with the offending pair."""
-
-    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        """One independent draw for each frequency; 0 means not reported."""
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums."""
 
 
 class Reporting(ABC):
@@ -149,6 +95,7 @@ class Law(Reporting):
     statistics: StatisticsLaw | None = None  # what is released of keys beside counts
     universe: str | None = None  # name of the universe all of whose keys take part; None where those of the data do
     universe_size: int | None = None  # how many keys it has
+    weighing: ClassVar[type[Estimator]] = MostLikely  # the estimator of kind "mle"
 
     def __repr__(self) -> str:
         given = ((name, getattr(self, name)) for name in self.parameters)
@@ -196,9 +143,11 @@ class Law(Reporting):
         """One independent draw for each key, where units or keys have been sampled as this law does."""
         raise InvalidParameter(f"rows cannot be sampled for the law {self.name!r}.")
 
-    @abstractmethod
     def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums."""
+        """Weights that turn reported values into estimates of sums of a function of frequency, `of`."""
+        if kind != "mle":
+            raise InvalidParameter(f"the law {self.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
+        return self.weighing(self, of)
 
     @property
     def largest_value(self) -> int:
@@ -219,6 +168,10 @@ class Law(Reporting):
     def invert_together(self, values: NDArray[np.int64], beta: Fraction, *, among: int) -> FrequencyEstimates:
         """The same with bounds that all hold at once but for beta, for values that are some of `among` released."""
         return self.invert(values, beta / among)
+
+    def most_likely(self, value: int) -> int:
+        """The frequency that makes a value most likely."""
+        return value
 
     def likely_value(self, frequency: int) -> int:
         """The most likely value of a key of this frequency, if it is reported."""

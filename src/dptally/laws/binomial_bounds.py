@@ -61,7 +61,9 @@ def bounds_of_sampled(values: Integers, rate: float, threshold: int, error: floa
     lower, upper = values.copy(), values.copy()
     for chosen, evaluate in ((~rough, tails), (rough, chernoff)):
         if chosen.any():
-            lower[chosen], upper[chosen] = _search(values[chosen], ends[chosen], chosen, evaluate, share)
+            between = values[chosen], ends[chosen]
+            lower[chosen] = _smallest(*between, lambda w: evaluate(w, chosen)[0] > share)  # noqa: B023 - used at once
+            upper[chosen] = _largest(*between, lambda w: evaluate(w, chosen)[1] > share)  # noqa: B023
     return lower, upper
 
 
@@ -74,12 +76,11 @@ def upper_of_binomial(values: Integers, rate: float, error: float) -> Floats:
     """
     v = np.asarray(values, dtype=np.float64)
     z = NormalDist().inv_cdf(error * _SAFE)
-    low, high = v.copy(), _end(v, rate, z)  # invariant: `low` passes, all above `high` do not
-    while (low < high).any():
-        middle = low + np.ceil((high - low) / 2)
-        passes = _signed(np.minimum(v + 1, middle), middle, rate) > z
-        low, high = np.where(passes, middle, low), np.where(passes, high, np.maximum(middle - 1, low))
-    return low
+
+    def passes(w: Integers) -> NDArray[np.bool_]:
+        return _signed(np.minimum(v + 1, w), w.astype(np.float64), rate) > z
+
+    return _largest(v.astype(np.int64), _end(v, rate, z), passes).astype(np.float64)
 
 
 def lower_of_binomial(values: Integers, rate: float, error: float) -> Floats:
@@ -90,46 +91,46 @@ def lower_of_binomial(values: Integers, rate: float, error: float) -> Floats:
     """
     v = np.asarray(values, dtype=np.float64)
     z = NormalDist().inv_cdf(error * _SAFE)
-    low, high = v.copy(), _end(v, rate, z)  # invariant: `high` passes, all below `low` do not
-    while (low < high).any():
-        middle = low + np.floor((high - low) / 2)
-        trials = np.maximum(middle, 1)
-        passes = _signed(np.maximum(v - 1, 0), trials, rate) < -z
+
+    def passes(w: Integers) -> NDArray[np.bool_]:
+        trials = np.maximum(w, 1).astype(np.float64)
         # P[at least one] is known: 1 - (1 - p)^w.
-        passes = np.where(v <= 1, (v == 0) | (-np.expm1(trials * math.log1p(-rate)) > error * _SAFE), passes)
-        low, high = np.where(passes, low, np.minimum(middle + 1, high)), np.where(passes, middle, high)
-    return low
+        known = (v == 0) | (-np.expm1(trials * math.log1p(-rate)) > error * _SAFE)
+        return np.where(v <= 1, known, _signed(np.maximum(v - 1, 0), trials, rate) < -z)
+
+    return _smallest(v.astype(np.int64), _end(v, rate, z), passes).astype(np.float64)
 
 
-def _end(v: Floats, rate: float, z: float) -> Floats:
+def _end(v: Floats, rate: float, z: float) -> Integers:
     """Beyond all w that come into question."""
     reach = abs(z) + 2
-    return np.asarray(np.minimum(np.ceil((v + 1 + 4 * reach * (np.sqrt(v + 1) + reach)) / rate) + 1, _LARGEST))
+    end = np.ceil((v + 1 + 4 * reach * (np.sqrt(v + 1) + reach)) / rate) + 1
+    return np.asarray(np.minimum(end, _LARGEST), dtype=np.int64)
 
 
 def _signed(hits: Floats, trials: Floats, rate: float) -> Floats:
     return np.asarray(np.sign(hits - rate * trials) * np.sqrt(2 * np.maximum(_distance(trials, hits, rate), 0.0)))
 
 
-def _search(
-    first: Integers,
-    last: Integers,
-    chosen: NDArray[np.bool_],
-    evaluate: Callable[[Integers, NDArray[np.bool_]], tuple[Floats, Floats]],
-    share: float,
-) -> tuple[Integers, Integers]:
-    low, high = first.copy(), last.copy()
+def _smallest(low: Integers, high: Integers, passes: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
+    """The smallest numbers from low to high that pass, where larger ones pass too; else `high`.
+
+    Whole numbers, as floats beyond 2^53 have none between them and the next.
+    """
     while (low < high).any():  # invariant: `high` passes or is the end, all below `low` do not
         middle = low + (high - low) // 2
-        passes = evaluate(middle, chosen)[0] > share
-        low, high = np.where(passes, low, np.minimum(middle + 1, high)), np.where(passes, middle, high)
-    lower = low
-    low, high = first.copy(), last.copy()
-    while (low < high).any():  # invariant: `low` passes or is the value itself, all above `high` do not
+        found = passes(middle)
+        low, high = np.where(found, low, np.minimum(middle + 1, high)), np.where(found, middle, high)
+    return low
+
+
+def _largest(low: Integers, high: Integers, passes: Callable[[Integers], NDArray[np.bool_]]) -> Integers:
+    """The largest numbers from low to high that pass, where smaller ones pass too; else `low`."""
+    while (low < high).any():  # invariant: `low` passes or is the first, all above `high` do not
         middle = low + (high - low + 1) // 2
-        passes = evaluate(middle, chosen)[1] > share
-        low, high = np.where(passes, middle, low), np.where(passes, high, np.maximum(middle - 1, low))
-    return lower, low
+        found = passes(middle)
+        low, high = np.where(found, middle, low), np.where(found, high, np.maximum(middle - 1, low))
+    return low
 
 
 def _tails(trials: Floats, hits: Floats, rate: float) -> tuple[Floats, Floats]:

@@ -20,17 +20,15 @@ from dptally.exact.searching import first_where
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     CountFunction,
-    Estimator,
-    EstimatorKind,
-    FrequencyFunction,
     Law,
     Parameters,
+    Reporting,
     as_chance,
     as_frequencies,
     as_frequency,
     as_given,
 )
-from dptally.laws.estimators import Identity, only_most_likely
+from dptally.laws.estimators import Identity
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.sum_bounds import bound_clamped_sum, unclamped
@@ -48,15 +46,131 @@ _BATCH = 1 << 14  # draws per call into the native core: 256 KB of random words,
 _POWER_BITS = 256
 
 
-class ClampedNoise(Law):
-    """The law of a count c in 0 .. B: with probability gamma a uniform value, else c + Z clamped to 0 .. B.
+class MixedNoise(Reporting):
+    """A count c in 0 .. B becomes, with probability gamma, a uniform value, else c + Z clamped to 0 .. B.
 
     Z is symmetric on -R .. R. All probabilities are integers over one denominator N: M_z for the noise and g for each
-    of the B + 1 uniform values, N = sum of M_z + (B + 1) g, gamma = (B + 1) g / N. How the integers are chosen is what
-    the laws differ in; see `dptally.laws.bounded_geometric`.
+    of the B + 1 uniform values, N = sum of M_z + (B + 1) g, gamma = (B + 1) g / N. Every count has a value.
+    """
 
-    Every count has a value, and 0 is a value like any other: nothing is left unreported. This differs from laws for
-    private keys, where 0 stands for "not reported"; it is why the keys must be public.
+    bound: int  # B
+    complete = True
+
+    @cached_property
+    def _integers(self) -> tuple[tuple[int, ...], int]:
+        raise NotImplementedError
+
+    @property
+    def half_masses(self) -> tuple[int, ...]:
+        """M_0, M_1, ..., M_R."""
+        return self._integers[0]
+
+    @property
+    def uniform_mass(self) -> int:
+        """The mass g that every value has besides."""
+        return self._integers[1]
+
+    @property
+    def reach(self) -> int:
+        """R: the largest noise."""
+        return len(self.half_masses) - 1
+
+    @cached_property
+    def whole(self) -> int:
+        """N: the common denominator."""
+        return self._cumulative[-1] + (self.bound + 1) * self.uniform_mass
+
+    @property
+    def mixing(self) -> Fraction:
+        """The probability gamma of a uniform value."""
+        return Fraction((self.bound + 1) * self.uniform_mass, self.whole)
+
+    @cached_property
+    def _masses(self) -> list[int]:
+        return [*reversed(self.half_masses), *self.half_masses[1:]]
+
+    @cached_property
+    def _cumulative(self) -> list[int]:
+        """Sums of the masses: noise R - d has the numbers from [d - 1] to below [d]; uniform values have the rest."""
+        return list(accumulate(self._masses))
+
+    @cached_property
+    def _tails(self) -> list[int]:
+        """Mass of noise of at least z, for z = 0 .. R + 1."""
+        return [*reversed(list(accumulate(reversed(self.half_masses), initial=0)))]
+
+    def _at_least(self, noise: int) -> int:
+        return (
+            self._tails[min(noise, self.reach + 1)] if noise >= 0 else self._cumulative[-1] - self._at_least(1 - noise)
+        )
+
+    def probability(self, value: int, true_frequency: int) -> Fraction:
+        """The exact probability of one value."""
+        count, value = self._count(true_frequency), int(value)
+        if not 0 <= value <= self.bound:
+            return Fraction(0)
+        return Fraction(self._noise_mass(value, count) + self.uniform_mass, self.whole)
+
+    def _noise_mass(self, value: int, count: int) -> int:
+        """Mass of the noise that leads to a value in 0 .. B."""
+        low = -self.reach - 1 if value == 0 else value - count  # the clamp gathers all noise beyond
+        above = self.reach + 1 if value == self.bound else value - count + 1
+        return self._at_least(low) - self._at_least(above)
+
+    def first_frequency(self, probability: Fraction) -> int:
+        """The smallest frequency that is reported with at least this probability: 0, all are reported."""
+        return 0
+
+    def reporting_probability(self, true_frequency: int) -> Fraction:
+        """1: every key of the public set has a value, whatever its frequency."""
+        self._count(true_frequency)
+        return Fraction(1)
+
+    def interval_width(self, frequency: int | None, beta: Fraction) -> int:
+        """The same for all counts."""
+        return 2 * self.error_quantile(beta)
+
+    # ---- errors ----
+
+    def error_probability(self, error: int) -> Fraction:
+        """The largest probability, over all counts, that a value is more than `error` away from the count. Exact.
+
+        On the left of count c this happens with mass P[Z > error] + (c - error) g if c > error and never otherwise; the
+        same on the right with B - c. The sum over both sides does not depend on c while both are possible, and one side
+        alone is most likely at an end, where it has the most uniform values.
+        """
+        error = max(-1, int(error))
+        if error < 0:
+            return Fraction(1)
+        if error >= self.bound:
+            return Fraction(0)
+        noise, uniform = self._at_least(error + 1), self.uniform_mass
+        worst = noise + (self.bound - error) * uniform
+        if self.bound >= 2 * error + 2:
+            worst = max(worst, 2 * noise + (self.bound - 2 * error) * uniform)
+        return Fraction(worst, self.whole)
+
+    def error_quantile(self, beta: object) -> int:
+        """The smallest a such that a value is within a of its count with probability at least 1 - beta, exactly.
+
+        Whatever the count: (a, beta)-accuracy of [BV19, Def. 4.2] with the smallest a.
+        """
+        allowed = as_chance("beta", beta)
+        return self._smallest_error(lambda chance: chance <= allowed)
+
+    def _smallest_error(self, suffices: Callable[[Fraction], bool]) -> int:
+        return first_where(lambda error: suffices(self.error_probability(error)), 0, self.bound)
+
+    def _count(self, true_frequency: int) -> int:
+        return min(as_frequency(true_frequency), self.bound)
+
+
+class ClampedNoise(MixedNoise, Law):
+    """Laws of this kind for the keys of a public list, drawn independently from one table.
+
+    How the integers are chosen is what the laws differ in; see `dptally.laws.bounded_geometric`. 0 is a value like any
+    other: nothing is left unreported. This differs from laws for private keys, where 0 stands for "not reported"; it is
+    why the keys must be public.
 
     Counts above B are counted as B, in silence: to refuse them would tell that there is one. Clamping moves
     neighbouring counts to neighbouring or equal ones, so it takes nothing from the guarantee.
@@ -70,9 +184,9 @@ class ClampedNoise(Law):
     name = "clamped_noise"
     parameters: ClassVar[Parameters] = {"epsilon": str, "bound": as_given, "neighbours": as_given}
     delta = Fraction(0)
-    complete = True
     threshold = 0
     bounds_sums = True
+    weighing = Identity
 
     def __init__(self, epsilon: object, bound: object, neighbours: Neighbours) -> None:
         self.epsilon = as_epsilon(epsilon)
@@ -100,60 +214,12 @@ class ClampedNoise(Law):
 
     reading = "Every key of the public list has a value, also those that nobody has; noise is part of it."
 
-    # ---- the integers ----
-
-    @cached_property
-    def _integers(self) -> tuple[tuple[int, ...], int]:
-        raise NotImplementedError
-
-    @property
-    def half_masses(self) -> tuple[int, ...]:
-        """M_0, M_1, ..., M_R."""
-        return self._integers[0]
-
-    @property
-    def uniform_mass(self) -> int:
-        """The mass g that every value has besides."""
-        return self._integers[1]
-
-    @property
-    def reach(self) -> int:
-        """R: the largest noise."""
-        return len(self.half_masses) - 1
-
-    @cached_property
-    def whole(self) -> int:
-        """N: the common denominator."""
-        return self._cumulative[-1] + (self.bound + 1) * self.uniform_mass
+    # ---- what is drawn from ----
 
     @property
     def _dyadic(self) -> bool:
         """Whether the table alone decides which noise, or that the value is uniform."""
         return self.whole == 1 << _BITS and self.uniform_mass > 0
-
-    @property
-    def mixing(self) -> Fraction:
-        """The probability gamma of a uniform value."""
-        return Fraction((self.bound + 1) * self.uniform_mass, self.whole)
-
-    @cached_property
-    def _masses(self) -> list[int]:
-        return [*reversed(self.half_masses), *self.half_masses[1:]]
-
-    @cached_property
-    def _cumulative(self) -> list[int]:
-        """Sums of the masses: noise R - d has the numbers from [d - 1] to below [d]; uniform values have the rest."""
-        return list(accumulate(self._masses))
-
-    @cached_property
-    def _tails(self) -> list[int]:
-        """Mass of noise of at least z, for z = 0 .. R + 1."""
-        return [*reversed(list(accumulate(reversed(self.half_masses), initial=0)))]
-
-    def _at_least(self, noise: int) -> int:
-        return (
-            self._tails[min(noise, self.reach + 1)] if noise >= 0 else self._cumulative[-1] - self._at_least(1 - noise)
-        )
 
     @cached_property
     def table(self) -> bytes:
@@ -191,19 +257,6 @@ class ClampedNoise(Law):
             raise InvalidParameter("number must be a whole number from 1 to the denominator of the law.")
         return first_where(lambda value: self._reached(value, count) >= number, 0, self.bound)
 
-    def probability(self, value: int, true_frequency: int) -> Fraction:
-        """The exact probability of one value."""
-        count, value = self._count(true_frequency), int(value)
-        if not 0 <= value <= self.bound:
-            return Fraction(0)
-        return Fraction(self._noise_mass(value, count) + self.uniform_mass, self.whole)
-
-    def _noise_mass(self, value: int, count: int) -> int:
-        """Mass of the noise that leads to a value in 0 .. B."""
-        low = -self.reach - 1 if value == 0 else value - count  # the clamp gathers all noise beyond
-        above = self.reach + 1 if value == self.bound else value - count + 1
-        return self._at_least(low) - self._at_least(above)
-
     def noise_masses(self, true_frequency: int) -> dict[int, int]:
         """What the noise alone adds to the row: mass, over `whole`, of the values it leads to."""
         count = self._count(true_frequency)
@@ -217,10 +270,6 @@ class ClampedNoise(Law):
         law.update((value, self.probability(value, true_frequency)) for value in range(self.bound + 1))
         return law
 
-    def first_frequency(self, probability: Fraction) -> int:
-        """The smallest frequency that is reported with at least this probability: 0, all are reported."""
-        return 0
-
     def check_row(self) -> None:
         """Refuse to go through all values where there are too many."""
         if self.bound > LARGEST_ROW:
@@ -228,11 +277,6 @@ class ClampedNoise(Law):
                 f"a row has a probability for every value up to the bound and is written out up to {LARGEST_ROW} only; "
                 "use probability(value, true_frequency) or cumulative(value, true_frequency)."
             )
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """1: every key of the public set has a value, whatever its frequency."""
-        self._count(true_frequency)
-        return Fraction(1)
 
     @cached_property
     def _certificate(self) -> Certificate:
@@ -325,23 +369,11 @@ class ClampedNoise(Law):
         """The same number for every draw, so that the sampler counts thresholds and knows nothing of frequencies."""
         return np.full(_BATCH, len(self.table) // _ENTRY + 1, dtype=np.int64)
 
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums of a function of frequency: g(value).
-
-        The value j is most likely for frequency j, and every key has a value, so nothing is divided by.
-        """
-        only_most_likely(self, kind)
-        return Identity(self, of)
-
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """The value and `error_quantile` on both sides: every key has a value, so nothing is selected."""
         error = self.error_quantile(beta)
         lower, upper = np.maximum(values - error, 0), np.minimum(values, self.bound - error) + error
         return FrequencyEstimates(values.copy(), lower, upper)
-
-    def interval_width(self, frequency: int | None, beta: Fraction) -> int:
-        """The same for all counts."""
-        return 2 * self.error_quantile(beta)
 
     def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors:
         """By the largest probability of each error."""
@@ -358,34 +390,6 @@ class ClampedNoise(Law):
         """See `dptally.laws.sum_bounds.bound_clamped_sum`."""
         return bound_clamped_sum(self, values, beta)
 
-    # ---- errors ----
-
-    def error_probability(self, error: int) -> Fraction:
-        """The largest probability, over all counts, that a value is more than `error` away from the count. Exact.
-
-        On the left of count c this happens with mass P[Z > error] + (c - error) g if c > error and never otherwise; the
-        same on the right with B - c. The sum over both sides does not depend on c while both are possible, and one side
-        alone is most likely at an end, where it has the most uniform values.
-        """
-        error = max(-1, int(error))
-        if error < 0:
-            return Fraction(1)
-        if error >= self.bound:
-            return Fraction(0)
-        noise, uniform = self._at_least(error + 1), self.uniform_mass
-        worst = noise + (self.bound - error) * uniform
-        if self.bound >= 2 * error + 2:
-            worst = max(worst, 2 * noise + (self.bound - 2 * error) * uniform)
-        return Fraction(worst, self.whole)
-
-    def error_quantile(self, beta: object) -> int:
-        """The smallest a such that a value is within a of its count with probability at least 1 - beta, exactly.
-
-        Whatever the count: (a, beta)-accuracy of [BV19, Def. 4.2] with the smallest a.
-        """
-        allowed = as_chance("beta", beta)
-        return self._smallest_error(lambda chance: chance <= allowed)
-
     def simultaneous_error(self, beta: object, bins: int) -> int:
         """The smallest a such that all of `bins` values are within a of their counts with probability 1 - beta.
 
@@ -398,9 +402,3 @@ class ClampedNoise(Law):
         return self._smallest_error(
             lambda chance: Fraction(power_bounds(1 - chance, count, _POWER_BITS)[0], power) >= 1 - allowed
         )
-
-    def _smallest_error(self, suffices: Callable[[Fraction], bool]) -> int:
-        return first_where(lambda error: suffices(self.error_probability(error)), 0, self.bound)
-
-    def _count(self, true_frequency: int) -> int:
-        return min(as_frequency(true_frequency), self.bound)

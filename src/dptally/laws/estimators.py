@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import EstimatorKind, FrequencyFunction
 from dptally.laws.sampling_schemes import UNIT_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.laws.base import Estimator, Law
+    from dptally.laws.base import EstimatorKind, FrequencyFunction, Law
     from dptally.laws.clamped_noise import ClampedNoise
-    from dptally.laws.thresholded_noise import ThresholdedNoise
     from dptally.laws.top_k_noise import TopKNoise
     from dptally.laws.weighted_sample import WeightedSample
 
@@ -38,7 +36,7 @@ _FIRST_ROWS = 4096
 
 def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFunction | None) -> Estimator:
     """Build the estimator of the given kind for a law and a function of frequency."""
-    kinds: dict[str, type[Weights]] = {"mle": MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
+    kinds: dict[str, type[Estimator]] = {"mle": MostLikely, "lower": _NeverOver, "unbiased": _Unbiased}
     if kind not in kinds:
         raise InvalidParameter(f"kind must be one of 'mle', 'lower', 'unbiased', got {kind!r}.")
     if law.scheme is not None:
@@ -46,14 +44,12 @@ def make_estimator(law: WeightedSample, kind: EstimatorKind, of: FrequencyFuncti
     return kinds[kind](law, of)
 
 
-def only_most_likely(law: Law, kind: EstimatorKind) -> None:
-    """Refuse other kinds than "mle", for laws that have no others."""
-    if kind != "mle":
-        raise InvalidParameter(f"the law {law.name!r} has estimators of kind 'mle' only, got {str(kind)[:40]!r}.")
+class Estimator:
+    """Weights a_j for reported values j, so that their sum over reported keys estimates a sum over all keys.
 
-
-class Weights:
-    """Exact expectations, shared by all kinds; g is `of`, None for the frequency itself."""
+    A key that is not reported counts 0, so a weight also stands for keys like it that were not reported. All
+    expectations are exact, over the law alone; g is `of`, None for the frequency itself.
+    """
 
     def __init__(self, law: Law, of: FrequencyFunction | None) -> None:
         self._law, self._of = law, of
@@ -83,7 +79,7 @@ class Weights:
         return self._moment(true_frequency, lambda weight: weight)
 
     def bias(self, true_frequency: int) -> Fraction:
-        """Expectation minus g(frequency)."""
+        """Expectation minus the true contribution, g(frequency)."""
         return self.expectation(true_frequency) - self._wanted(true_frequency)
 
     def mse(self, true_frequency: int) -> Fraction:
@@ -106,21 +102,19 @@ class Weights:
         return terms[0] if terms else Fraction(0)
 
 
-class MostLikely(Weights):
+class MostLikely(Estimator):
     """a_j = g(i) / pi_i with i the frequency that makes the value j most likely [CGSS21, (11)].
 
-    For this law i = j + `likely_drop`. Without values, every frequency from W on makes the report equally likely;
-    the smallest of them is taken, and a_1 = g(W).
+    Without values, every frequency from W on, from where all keys are reported, makes the report equally likely; the
+    smallest of them is taken, and a_1 = g(W).
     """
 
-    _law: WeightedSample | ThresholdedNoise
-
     def _weight(self, value: int) -> Fraction:
-        frequency = max(1, value + self._law.likely_drop) if self._law.values else self._law.width
-        return self._wanted(frequency) / self._law.reporting_probability(frequency)
+        frequency = self._law.most_likely(value)
+        return self._wanted(frequency) / self._law.chance(frequency)
 
 
-class _MostLikelyOfSample(Weights):
+class _MostLikelyOfSample(Estimator):
     """The same for a law with a sampling scheme, where the most likely frequency is found by looking at all of them."""
 
     _law: WeightedSample
@@ -154,7 +148,7 @@ class _MostLikelyOfSample(Weights):
         return super()._moment(true_frequency, function)
 
 
-class _NeverOver(Weights):
+class _NeverOver(Estimator):
     """The largest weights, in order of value, whose expectation exceeds g(i) for no frequency i [CGSS21, (41)].
 
         a_j = min over i of (g(i) - sum_{h<j} a_h P[h | i]) / P[j or more | i],
@@ -220,7 +214,7 @@ class _NeverOver(Weights):
         self._spent = [*spent[1:], 0]
 
 
-class _NeverOverOfSample(Weights):
+class _NeverOverOfSample(Estimator):
     """The same for a law with a sampling scheme, from its rows; no shortcut for large values.
 
     Without values the weight is the largest a with a pi_i <= g(i) for all i: the minimum of g(i) / pi_i over the first
@@ -269,7 +263,7 @@ class _NeverOverOfSample(Weights):
             del self._spent[i]  # no later value is possible for this row
 
 
-class _Unbiased(Weights):
+class _Unbiased(Estimator):
     """Unbiased weights: the values that are new in row i share what is left of g(i).
 
     That is (g(i) - sum_j P[j | i] a_j) / P[new | i], the sum over values of earlier rows. With a sampling scheme and
@@ -307,7 +301,7 @@ class _Unbiased(Weights):
         return self._known[value]
 
 
-class Identity(Weights):
+class Identity(Estimator):
     """g(j) for a value j, of laws that report every count.
 
     The noise is symmetric, so for g(w) = w the bias is what the clamp at 0 and at the bound does, plus the pull of
@@ -351,7 +345,7 @@ class Identity(Weights):
         return found / law.whole
 
 
-class SignificantValues(Weights):
+class SignificantValues(Estimator):
     """g(j) for a value j from `real_from` on, and 0 below, of sparse pure releases.
 
     Whether a key is released depends on all others, so there is no expectation over the law of one key; what one key

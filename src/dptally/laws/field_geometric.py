@@ -6,14 +6,14 @@ import math
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import exp_bounds
-from dptally.exact.searching import first_where
-from dptally.laws.base import Reporting
+from dptally.laws.clamped_noise import MixedNoise
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 
 FIELD_EXPONENTS = (61, 89, 107, 127, 521)  # of the Mersenne primes 2^e - 1 that a release may use
@@ -23,7 +23,7 @@ _SPARE_BITS = 64  # an element of a cell is chosen with this many bits more than
 _RATIO_BITS = 128
 
 
-class FieldGeometric(Reporting):
+class FieldGeometric(MixedNoise):
     """Each count is a number from 0 to B, reported as a number from 0 to B, with all chances in units of 1/q.
 
     With q = 2^e - 1 elements in the field, B the largest count, f the floor, M = q - f (B + 1) and a the ratio, let Z
@@ -71,7 +71,6 @@ class FieldGeometric(Reporting):
     (89, 3, 61, 3)
     """
 
-    complete = True
     lists_keys = False
     independent = False
 
@@ -80,7 +79,7 @@ class FieldGeometric(Reporting):
             raise InvalidParameter("the law of a compact histogram needs a ratio above 1 and positive whole numbers.")
         self.exponent = exponent
         self.size = (1 << exponent) - 1
-        self.largest_count = self.most_distinct = largest_count
+        self.largest_count = self.most_distinct = self.bound = largest_count
         self.ratio = ratio
         self.floor = floor
         self.element_bits = element_bits
@@ -102,15 +101,10 @@ class FieldGeometric(Reporting):
             f"ratio={float(self.ratio):.6g}, floor={self.floor})"
         )
 
-    @property
-    def reach(self) -> int:
-        """R: the largest noise."""
-        return len(self.tails)
-
-    @property
-    def stray(self) -> Fraction:
-        """The chance of a value that says nothing about the count."""
-        return 1 - Fraction(self.noise_mass, self.size)
+    @cached_property
+    def _integers(self) -> tuple[tuple[int, ...], int]:
+        sides = [here - after for here, after in pairwise([*self.tails, 0])]
+        return (self.noise_mass - 2 * sum(sides), *sides), self.floor
 
     @cached_property
     def _thresholds(self) -> list[int]:
@@ -152,51 +146,13 @@ class FieldGeometric(Reporting):
 
     # ---- the law ----
 
-    def probability(self, count: int, value: int) -> Fraction:
-        """P[value | count], exactly; counts above the largest are cut to it."""
-        if not 0 <= value <= self.largest_count:
-            return Fraction(0)
-        count = min(count, self.largest_count)
-        if value == 0:
-            mass = self._tail(count)
-        elif value == self.largest_count:
-            mass = self._tail(self.largest_count - count)
-        elif value == count:
-            mass = self.noise_mass - 2 * self._tail(1)
-        else:
-            mass = self._tail(abs(value - count)) - self._tail(abs(value - count) + 1)
-        return Fraction(mass + self.floor, self.size)
-
-    def reporting_probability(self, true_frequency: int) -> Fraction:
-        """1: every key of the universe has an answer."""
-        return Fraction(1)
-
-    def first_frequency(self, probability: Fraction) -> int:
-        """0."""
-        return 0
-
     def key_errors(self, frequencies: NDArray[np.float64]) -> KeyErrors:
         """By the tails of the noise."""
         return errors_of_noise(np.array([2 * tail / self.size for tail in self.tails]), frequencies)
 
-    def interval_width(self, frequency: int | None, beta: Fraction) -> int:
-        """The same for all counts."""
-        return 2 * self.error(beta)
-
-    def miss(self, distance: int) -> Fraction:
-        """The largest chance, over all counts from 0 to B, that the value is further than this from the count."""
-        top = self.largest_count
-        if distance >= top:
-            return Fraction(0)
-        tail = self._tail(distance + 1)
-        worst = tail + self.floor * (top - distance)  # count 0 or B: one tail, and the values at one side
-        if top >= 2 * distance + 2:  # there are counts with values beyond both sides
-            worst = max(worst, 2 * tail + self.floor * (top - 2 * distance))
-        return Fraction(worst, self.size)
-
     def error(self, beta: Fraction) -> int:
-        """The smallest E with |value - count| <= E with chance 1 - beta at least, whatever the count up to B."""
-        return first_where(lambda distance: self.miss(distance) <= beta, 0, self.largest_count)
+        """`error_quantile` for any beta: the smallest E with |value - count| <= E with chance 1 - beta at least."""
+        return self._smallest_error(lambda chance: chance <= beta)
 
 
 def choose_law(key_epsilon: Fraction, *, universe_size: int, largest_count: int) -> FieldGeometric:

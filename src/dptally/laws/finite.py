@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,11 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
-    Estimator,
-    EstimatorKind,
-    FrequencyFunction,
     Law,
     Parameters,
     as_frequencies,
     as_frequency,
 )
-from dptally.laws.estimators import Weights
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.randomness import BitSource
 from dptally.verifiers.tables import TABLE_BITS, Certificate, certify_rows
@@ -122,8 +118,8 @@ class FiniteLaw(Law):
         """The last value of any row."""
         return max(map(len, self.rows)) - 1
 
-    def likely_count(self, value: int) -> int:
-        """The count that makes a value most likely."""
+    def most_likely(self, value: int) -> int:
+        """The count that makes a value most likely, by all rows."""
         masses = [row[value] if value < len(row) else 0 for row in self.rows]
         return int(np.argmax(np.array(masses, dtype=object)))
 
@@ -148,25 +144,10 @@ class FiniteLaw(Law):
             for count, row in enumerate(self.rows)
             if sum(row[value:]) > tail * (WHOLE - row[0]) and sum(row[1 : value + 1]) > tail * (WHOLE - row[0])
         ]
-        likely = self.likely_count(value)
+        likely = self.most_likely(value)
         lower, upper = min([likely, *within]), max([likely, *within])
         return likely, lower, LARGEST_FREQUENCY if upper == self.largest else upper
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums: of kind "mle", the only one."""
-        if kind != "mle":
-            raise InvalidParameter(f"the law '{self.name}' has estimators of kind 'mle' only, got {kind!r}.")
-        return _MostLikelyRow(self, of)
 
     def key_errors(self, frequencies: NDArray[np.float64]) -> None:
         """Not told for laws from outside."""
         return
-
-
-class _MostLikelyRow(Weights):
-    """The weight of a value: g of the count that makes it most likely, over the chance of that count."""
-
-    def _weight(self, value: int) -> Fraction:
-        law = cast("FiniteLaw", self._law)
-        count = law.likely_count(value)
-        return self._wanted(count) / law.reporting_probability(count)

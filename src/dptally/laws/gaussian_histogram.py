@@ -12,17 +12,13 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
-from dptally.laws.base import Parameters, Reporting, as_frequencies, as_given, read_flag
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.base import Parameters, Reporting, as_given, read_flag
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise
-from dptally.randomness import BitSource
-from dptally.verifiers.tables import TABLE_BITS, Certificate
+from dptally.verifiers.tables import TABLE_BITS
 
 LARGEST_DIFFERING = 100_000
 LARGEST_REACH = 1 << 20  # of the noise; 32 MB of thresholds
@@ -90,7 +86,7 @@ class GaussianHistogram(ThresholdedNoise):
     # ---- the contract ----
 
     @cached_property
-    def _certified(self) -> CertifiedNoise:
+    def _certified(self) -> CertifiedTable:
         from dptally.verifiers.gaussian import certify_gaussian_table
 
         certificate = certify_gaussian_table(
@@ -102,32 +98,11 @@ class GaussianHistogram(ThresholdedNoise):
             epsilon=self.epsilon,
             delta=self.delta,
         )
-        return CertifiedNoise(self.table, certificate)
-
-    def certify(self) -> Certificate:
-        """Verify the table that is drawn from, with its threshold, for all keys of a unit together.
-
-        Raises:
-            PrivacyViolation: with what exceeds delta.
-        """
-        return self._certified.certificate
+        return CertifiedTable(self.table, certificate)
 
     def for_charts(self) -> Reporting:
         """Without the table, where it is long."""
         return _WideGaussian(self.threshold, float(self.sigma)) if self.sigma > _WIDE else self
-
-    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        """One independent draw for each frequency; 0 means not reported.
-
-        Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the
-        certified table exactly. Each draw takes 128 random bits, for frequency 0 too.
-
-        Raises:
-            InvalidParameter: if a frequency is not a whole number from 0 to 2^62.
-        """
-        given = as_frequencies(frequencies)
-        reported = self._certified.draw_above(given, self.threshold, bits) * (given > 0)
-        return reported if self.values else np.minimum(reported, 1)
 
 
 class _WideGaussian(Reporting):

@@ -16,12 +16,10 @@ import numpy as np
 
 from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.exact import as_delta, as_epsilon
-from dptally.laws.base import EstimatorKind, FrequencyFunction, Law, as_frequencies, as_frequency, read_flag
-from dptally.laws.estimators import Weights as EstimatorWeights
-from dptally.laws.estimators import only_most_likely
+from dptally.laws.base import Law, as_frequencies, as_frequency, read_flag
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.round_stages import StageLaw, packed, read_stage, unpacked
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.privacy.spending import Part
 from dptally.verifiers.declared_profile import DeclaredProfile
 from dptally.verifiers.key_rounds import Scale, certify_key_rounds
@@ -29,7 +27,6 @@ from dptally.verifiers.key_rounds import Scale, certify_key_rounds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dptally.laws.base import Estimator
     from dptally.laws.key_errors import Reports
     from dptally.randomness import BitSource
     from dptally.verifiers.tables import Certificate
@@ -185,7 +182,7 @@ class KeyRounds(Law):
         given = as_frequencies(frequencies)
         if self.counts is None:
             raise InvalidParameter("no counts are drawn for a release of keys alone.")
-        noise = CertifiedNoise(self.counts.table, self.certify()).draw_noise(len(given), bits)
+        noise = CertifiedTable(self.counts.table, self.certify()).draw_noise(len(given), bits)
         values: NDArray[np.int64] = np.maximum(given + noise, 1)
         return values
 
@@ -217,23 +214,15 @@ class KeyRounds(Law):
         chance = float(self.reporting_probability(frequency))
         return values, np.diff(reached, prepend=0.0) * chance, values / max(chance, 2.0**-60)
 
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums: g of the value over the chance of such a count."""
-        only_most_likely(self, kind)
-        return _MostLikely(self, of)
+    def most_likely(self, value: int) -> int:
+        """The value itself; without values the smallest count that is always reported."""
+        return value if self.values else self.width
 
     @property
     def width(self) -> int:
         """The smallest count that is always reported."""
         last = self.rounds[-1]
         return -(-last.certain // last.weights.multiple)
-
-
-class _MostLikely(EstimatorWeights):
-    def _weight(self, value: int) -> Fraction:
-        law = self._law
-        count = value if law.values else law.width  # type: ignore[attr-defined]
-        return self._wanted(count) / law.reporting_probability(count)
 
 
 def _listed(found: object, most: int) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
 from dptally.exact.binomial import binomial_at_least, binomial_row
+from dptally.exact.searching import first_from
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
     LARGEST_VALUE,
-    Estimator,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -26,7 +25,7 @@ from dptally.laws.base import (
     as_frequency,
 )
 from dptally.laws.binomial_bounds import bounds_of_sampled
-from dptally.laws.estimators import Weights
+from dptally.laws.estimators import Estimator, MostLikely
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import NOTHING, Reports
 from dptally.laws.node_sums import NodeSums, SampledNodes
@@ -155,16 +154,8 @@ class SampleAndThreshold(Law):
         """The smallest frequency that is reported with at least this probability; None for 1: no frequency has it."""
         if probability >= 1:
             return None
-
-        def reported(frequency: int) -> Fraction:
-            return binomial_at_least(frequency, self.threshold, self.rate)
-
-        high = self.threshold
-        while reported(high) < probability:
-            high *= 2
-            if high > LARGEST_FREQUENCY:
-                return None
-        return bisect_left(range(high), probability, lo=1, key=reported)
+        found = first_from(lambda w: self.chance(w) >= probability, 1, LARGEST_FREQUENCY + 1)
+        return found if found <= LARGEST_FREQUENCY else None
 
     @cached_property
     def _certificate(self) -> Certificate:
@@ -213,7 +204,7 @@ class SampleAndThreshold(Law):
         unbiased weights: frequencies below the threshold are never reported.
         """
         if kind == "mle":
-            return _MostLikely(self, of)
+            return _OfSample(self, of)
         if kind == "lower" and of is None:
             return _Scaled(self, of)
         if kind == "lower":
@@ -274,8 +265,8 @@ class SampleAndThreshold(Law):
         return math.floor(value / self.rate)
 
 
-class _OfSample(Weights):
-    """Weights of this law; expectations are exact for frequencies up to 1024."""
+class _OfSample(MostLikely):
+    """g(i) / P[i is reported], i = floor(v / p); expectations are exact for frequencies up to 1024."""
 
     _law: SampleAndThreshold
 
@@ -284,15 +275,6 @@ class _OfSample(Weights):
         if value < self._law.threshold:
             raise InvalidParameter("value must be at least the threshold: nothing below it is reported.")
         return self._weight(int(value))
-
-
-class _MostLikely(_OfSample):
-    """g(i) / P[i is reported], i = floor(v / p)."""
-
-    def _weight(self, value: int) -> Fraction:
-        frequency = self._law.most_likely(value)
-        reported = binomial_at_least(frequency, self._law.threshold, self._law.rate)
-        return self._wanted(frequency) / reported
 
 
 class _Scaled(_OfSample):

@@ -14,7 +14,6 @@ nearly always is. A wrong guess costs time and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, PrivacyViolation
-from dptally.exact.searching import first_near, first_where
+from dptally.exact.searching import first_from, first_near
 from dptally.verifiers.sampling import certify_sampling
 
 RATE_UNIT = 1 << 32
@@ -33,7 +32,7 @@ LARGEST_THRESHOLD = 1_000_000
 def smallest_threshold(epsilon: Fraction, delta: Fraction, rate: Fraction) -> int:
     """The smallest threshold with which this rate is (epsilon, delta)-private."""
     share, growth, allowed = float(rate), float(epsilon), float(delta)
-    guess = _first(lambda t: guessed_delta(share, t, growth) <= allowed, 1, LARGEST_THRESHOLD)
+    guess = first_from(lambda t: guessed_delta(share, t, growth) <= allowed, 1, LARGEST_THRESHOLD)
     found = first_near(lambda t: _passes(epsilon, delta, rate, t), guess, 1, LARGEST_THRESHOLD)
     if found is None:
         raise InvalidParameter(
@@ -97,13 +96,6 @@ def _passes(epsilon: Fraction, delta: Fraction, rate: Fraction, threshold: int) 
 
 
 # ---- floating point from here on: used to choose, never to guarantee ----
-
-
-def _first(passes: Callable[[int], bool], low: int, high: int) -> int:
-    step = low
-    while step < high and not passes(step):
-        low, step = step, 2 * step
-    return first_where(passes, low, min(step, high))
 
 
 @lru_cache(maxsize=4096)

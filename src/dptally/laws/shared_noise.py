@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
+from dptally.exact.powers import power_bounds
 from dptally.exact.searching import first_where
 from dptally.laws.base import Parameters, as_frequencies, as_given, read_flag
 from dptally.laws.inversion import FrequencyEstimates
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.randomness import BitSource
@@ -116,19 +118,16 @@ class SharedNoise(ThresholdedNoise):
         single = (*read_entries(self.table), _WHOLE)  # P[D <= d] = P[noise >= R - d]
         reach = len(single) // 2
         masses = [here - before for before, here in zip((0, *single), single, strict=False)]
-        # The law is symmetric: P[noise <= z] = P[noise >= -z] = P[D <= R + z].
-        below = [0] * (4 * reach + 4) + list(single) + [_WHOLE] * (4 * reach + 4)
-        start = 5 * reach + 4
+        # The law is symmetric: P[noise <= z] = P[noise >= -z] = P[D <= R + z], and 1 from z = R on.
+        reached = [Fraction(at, _WHOLE) for at in single] + [Fraction(1)] * (2 * reach + 2)
+        ones, zeros = ([power_bounds(at, keys, _PRECISION)[0] for at in reached] for keys in self.differing)
+        # That no key which one sketch alone has gets above z = d - R: own noise below it, or one less with counter 1.
+        quiet = [one * zero >> _PRECISION for one, zero in zip([0, *ones], zeros, strict=False)]
         # Moving the noise by one costs its last mass, m_R; rounded up generously, far below the delta that is left.
         allowed = self.element_delta - Fraction(2 * masses[0], _WHOLE)
-        ones, zeros = self.differing
 
         def leaks(threshold: int) -> bool:
-            hidden = 0
-            for drop, mass in enumerate(masses):
-                at = start + threshold - (reach - drop)
-                quiet = _power(below[at - 2], ones) * _power(below[at - 1], zeros) >> _PRECISION
-                hidden += mass * quiet
+            hidden = sum(map(mul, masses, quiet[threshold - 1 :]))  # over the shared noise R - d
             return Fraction((_WHOLE << _PRECISION) - hidden + _WHOLE * len(masses), _WHOLE << _PRECISION) > allowed
 
         return first_where(lambda least: not leaks(least), 1, 2 * reach + 2)  # nothing of counter 1 reaches the last
@@ -147,7 +146,7 @@ class SharedNoise(ThresholdedNoise):
         return tuple(reached)
 
     @cached_property
-    def _certified(self) -> CertifiedNoise:
+    def _certified(self) -> CertifiedTable:
         ones, zeros = self.differing
         certificate = certify_shared_noise(
             self.table,
@@ -158,7 +157,7 @@ class SharedNoise(ThresholdedNoise):
             epsilon=self.epsilon,
             delta=self.delta,
         )
-        return CertifiedNoise(self.table, certificate)
+        return CertifiedTable(self.table, certificate)
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One release of all counters of a sketch, zero counters included; 0 means not reported.
@@ -171,13 +170,3 @@ class SharedNoise(ThresholdedNoise):
         counters = as_frequencies(frequencies)
         shared = int(self._certified.draw_noise(1, bits)[0])
         return self._certified.draw_above(counters + shared, self.threshold, bits)
-
-
-def _power(share: int, exponent: int) -> int:
-    """(share / 2^128)^exponent in units of 2^-512, rounded down."""
-    result, square = 1 << _PRECISION, share << (_PRECISION - TABLE_BITS)
-    for bit in f"{exponent:b}"[::-1]:
-        if bit == "1":
-            result = (result * square) >> _PRECISION
-        square = (square * square) >> _PRECISION
-    return result

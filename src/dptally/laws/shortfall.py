@@ -1,10 +1,18 @@
-"""How far the counters of a sketch fall short of frequencies, as far as a release may tell."""
+"""Single private numbers: their noise, and how far the counters of a sketch fall short of frequencies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+
+from dptally.exact import exp_bounds
+
+
+def noise_scale(epsilon: Fraction) -> int:
+    """The smallest whole K with (K + 1) / K <= e^epsilon: the noise shrinks by the factor K / (K + 1) per step."""
+    low, _ = exp_bounds(epsilon, 256)
+    return math.ceil(1 / (low - 1))
 
 
 @dataclass(frozen=True)

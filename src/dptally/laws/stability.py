@@ -9,18 +9,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dptally.exact import as_delta, as_epsilon
 from dptally.exact.searching import first_where
-from dptally.laws.base import Parameters, as_frequencies, read_flag
-from dptally.laws.tables.certified_table import CertifiedShiftTable
+from dptally.laws.base import Parameters, read_flag
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_masses, noise_table
 from dptally.laws.thresholded_noise import ENTRY_BYTES, ThresholdedNoise
-from dptally.randomness import BitSource
 from dptally.verifiers.profiles import Profile, raise_by_first_row, shift_profile
-from dptally.verifiers.tables import TABLE_BITS, Band, Certificate, certify_bands
+from dptally.verifiers.tables import TABLE_BITS, Band, Certificate, certify_bands, certify_shift_table
 
 _WHOLE = 1 << TABLE_BITS
 
@@ -93,8 +89,9 @@ class Stability(ThresholdedNoise):
     # ---- the contract ----
 
     @cached_property
-    def _certified(self) -> CertifiedShiftTable:
-        return CertifiedShiftTable(self.table, values=self.values, epsilon=self.epsilon, delta=self.delta)
+    def _certified(self) -> CertifiedTable:
+        claimed = {"epsilon": self.epsilon, "delta": self.delta}
+        return CertifiedTable(self.table, certify_shift_table(self.table, values=self.values, **claimed))
 
     @cached_property
     def _certificate(self) -> Certificate:
@@ -132,18 +129,3 @@ class Stability(ThresholdedNoise):
         found = shift_profile(self.table, values=self.values, step=step, points=points)
         raise_by_first_row(found, _WHOLE - self.cumulative[self.shift], step)
         return found
-
-    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
-        """One independent draw for each frequency; 0 means not reported.
-
-        Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the
-        certified rows exactly. Each draw takes 128 random bits, for frequency 0 too.
-        """
-        given = as_frequencies(frequencies)
-        self.certify()
-        present = given > 0
-        moved = np.ascontiguousarray((given + self.shift) * present)
-        reported = self._certified.draw(moved, bits)
-        if self.values:
-            reported += (self.threshold - 1) * (reported > 0)
-        return reported

@@ -17,7 +17,7 @@ import numpy as np
 from dptally.errors import InvalidParameter
 from dptally.laws.gaussian_histogram import LARGEST_REACH, noise_masses
 from dptally.laws.statistics import FINE, Statistics
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_table
 from dptally.laws.thresholded_noise import read_entries
 from dptally.verifiers.joint_noise import Part, StatisticsStage
@@ -216,7 +216,7 @@ class StatisticsLaw:
         """
         drawn = {}
         for part in self.parts:
-            noise = CertifiedNoise(part.table, certificate).draw_noise(len(sums[part.name]), bits)
+            noise = CertifiedTable(part.table, certificate).draw_noise(len(sums[part.name]), bits)
             drawn[part.name] = part.quotients(sums[part.name]) + noise
         return drawn
 

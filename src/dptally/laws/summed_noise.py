@@ -15,7 +15,7 @@ from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, exp_bounds
 from dptally.laws.base import Parameters, as_frequencies, as_given
 from dptally.laws.shared_noise import LARGEST_CAPACITY
-from dptally.laws.tables.certified_table import CertifiedNoise
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.two_sided_geometric import noise_table, reach_of_noise, two_sided_masses
 from dptally.laws.thresholded_noise import ThresholdedNoise, read_entries
 from dptally.randomness import BitSource
@@ -75,7 +75,7 @@ class SummedNoise(ThresholdedNoise):
     @property
     def distance(self) -> Fraction:
         """How far counters of neighbouring data sets are apart, all together."""
-        return self.elements * Fraction(max(1, 2 * self.capacity - 1), self.capacity + 1)
+        return reduced_distance(self.capacity, self.elements)
 
     @cached_property
     def _best(self) -> tuple[int, int, bytes]:
@@ -129,12 +129,12 @@ class SummedNoise(ThresholdedNoise):
         return tuple(0 if place < 0 else fine[min(place, 2 * reach)] for place in places)
 
     @cached_property
-    def _certified(self) -> CertifiedNoise:
+    def _certified(self) -> CertifiedTable:
         grid, threshold, table = self._best
         certificate = certify_summed_noise(
             table, threshold=threshold, grid=grid, distance=self.distance, epsilon=self.epsilon, delta=self.delta
         )
-        return CertifiedNoise(table, certificate)
+        return CertifiedTable(table, certificate)
 
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each whole counter; 0 means not reported. See `draw_scaled`."""
@@ -155,3 +155,8 @@ class SummedNoise(ThresholdedNoise):
         noisy = self._certified.draw_above(rounded, threshold, bits)
         result: NDArray[np.int64] = np.where(rounded > 0, noisy // grid, 0)
         return result
+
+
+def reduced_distance(capacity: int, elements: int) -> Fraction:
+    """How far reduced counters of neighbouring data sets are apart, all together [LT25, Lem. 16, made exact]."""
+    return elements * Fraction(max(1, 2 * capacity - 1), capacity + 1)

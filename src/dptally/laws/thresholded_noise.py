@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
-from dptally.laws.base import Estimator, EstimatorKind, FrequencyFunction, Law, as_frequency
-from dptally.laws.estimators import MostLikely, only_most_likely
+from dptally.laws.base import Law, as_frequencies, as_frequency
 from dptally.laws.inversion import FrequencyEstimates, noise_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
+from dptally.laws.tables.certified_table import CertifiedTable
+from dptally.randomness import BitSource
 from dptally.verifiers.tables import Certificate
 
 ENTRY_BYTES = 16
@@ -26,16 +27,18 @@ class ThresholdedNoise(Law):
     Z is one fixed law on -R .. R. With D = R - Z, which has a law on 0 .. 2R, and s = R - T + 1, this is the law
     "report w + s - D if positive" with T - 1 added to the value: the form in which tables are stored and drawn from.
 
-    A subclass has a `threshold` T and a `table` of the law of D, or gives `cumulative`; it draws and certifies in its
-    own way.
+    A subclass has a `threshold` T and a `table` of the law of D, or gives `cumulative`, and has the table `_certified`
+    in its own way.
     """
 
     table: Any
-    _certified: Any
-    likely_drop = 0  # the count that makes a value most likely is the value itself
     endless = True
     zero_is_hidden = True  # whether a count of 0 is never reported
     slack = 0  # by how much a count may exceed the whole number that bounds are given for
+
+    @cached_property
+    def _certified(self) -> CertifiedTable:
+        raise NotImplementedError
 
     @cached_property
     def cumulative(self) -> tuple[int, ...]:
@@ -71,9 +74,19 @@ class ThresholdedNoise(Law):
         return dict(sorted(law.items()))
 
     def certify(self) -> Certificate:
-        """Verify the table that is drawn from, with its threshold."""
-        found: Certificate = self._certified.certificate
-        return found
+        """Verify the table that is drawn from, with its threshold, for everything that the guarantee is for."""
+        return self._certified.certificate
+
+    def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
+        """One independent draw for each frequency; 0 means not reported.
+
+        Postcondition: for frequencies from 0 to 2^62 and uniform words, results are independent and follow the
+        certified rows exactly. Each draw takes 128 random bits, for frequency 0 too, which is never reported.
+        """
+        given = as_frequencies(frequencies)
+        self.certify()
+        reported = self._certified.draw_above(given, self.threshold, bits) * (given > 0)
+        return reported if self.values else np.minimum(reported, 1)
 
     def reporting_probability(self, true_frequency: int) -> Fraction:
         """The exact probability that a key of this count is reported: P[Z >= T - w]."""
@@ -112,6 +125,10 @@ class ThresholdedNoise(Law):
         upper = np.maximum(moved + above[place] - self.shift, 1) + self.slack
         return FrequencyEstimates(values.copy(), lower, upper)
 
+    def most_likely(self, value: int) -> int:
+        """The value itself; without values T + R, the smallest count that is certain to be reported."""
+        return value if self.values else self.width
+
     def likely_value(self, frequency: int) -> int:
         """The count itself."""
         return max(self.threshold, frequency)
@@ -138,15 +155,6 @@ class ThresholdedNoise(Law):
         lower_tail = [self.whole - reached for reached in reversed(self.cumulative)]  # P[D > 2R - i]
         under = max(0, self.reach - bisect_left(lower_tail, allowed) + 1) + self.slack
         return over, under, self.threshold - 1 + under
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn reported values into estimates of sums of a function of frequency.
-
-        The value j is most likely for frequency j, so that its weight is g(j) / P[a key of frequency j is reported].
-        Without values the weight is g(T + R), as for the smallest frequency that is certain to be reported.
-        """
-        only_most_likely(self, kind)
-        return MostLikely(self, of)
 
 
 def read_entries(table: bytes) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,19 +13,16 @@ from numpy.typing import NDArray
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_epsilon
 from dptally.exact.powers import power_bounds
-from dptally.exact.searching import first_where
+from dptally.exact.searching import first_from
 from dptally.laws.base import (
     LARGEST_FREQUENCY,
-    Estimator,
-    EstimatorKind,
-    FrequencyFunction,
     Law,
     Parameters,
     as_chance,
     as_given,
 )
 from dptally.laws.clamped_geometric import ClampedGeometric
-from dptally.laws.estimators import SignificantValues, only_most_likely
+from dptally.laws.estimators import SignificantValues
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.key_errors import KeyErrors, errors_of_noise
 from dptally.laws.tables.fixed_bits_noise import FixedBitsNoise
@@ -92,6 +88,7 @@ class TopKNoise(Law):
     independent = False
     slow = True
     endless = True
+    weighing = SignificantValues
 
     def __init__(
         self,
@@ -173,14 +170,6 @@ class TopKNoise(Law):
         The distance is at most 2^-g q / 3, and q at most 1/8; see `certify_hidden_difference`.
         """
         return Fraction(0) if self.mixing is None else Fraction(25, 24 << self.mixing)
-
-    def estimator(self, kind: EstimatorKind = "mle", of: FrequencyFunction | None = None) -> Estimator:
-        """Weights that turn values into estimates of sums of a function of frequency: g(value), from `real_from` on.
-
-        Smaller values count 0, as most of them are those of keys that nobody has.
-        """
-        only_most_likely(self, kind)
-        return SignificantValues(self, of)
 
     def invert(self, values: NDArray[np.int64], beta: Fraction) -> FrequencyEstimates:
         """Estimates and bounds for each key by itself, whether it is released or not; see `invert_together`.
@@ -274,12 +263,12 @@ class TopKNoise(Law):
         that dropping costs nothing. It is bound + 1 if no value is large enough.
         """
         limit = as_chance("beta", beta)
-        return _first(lambda value: self.chance_of_reaching(value) <= limit, self.bound + 1)
+        return first_from(lambda value: self.chance_of_reaching(value) <= limit, 0, self.bound + 1)
 
     def noise_error(self, beta: object) -> int:
         """The smallest a with P[|noisy count - count| > a] <= beta for one key: P[|Z| > a] = 2 r^(a+1) / (1 + r)."""
         limit = as_chance("beta", beta)
-        return _first(lambda error: self._noise_beyond(error) <= limit, self.bound + 1)
+        return first_from(lambda error: self._noise_beyond(error) <= limit, 0, self.bound + 1)
 
     def missing_probability(self, true_frequency: int) -> Fraction:
         """An upper bound of the probability that a key of this frequency is not released.
@@ -302,8 +291,8 @@ class TopKNoise(Law):
     def _blocks(self) -> tuple[list[int], list[int]]:
         """Lower ends of blocks of values, from 0, and a bound of `chance_of_reaching` at each, in units of 2^-128."""
         tiny = Fraction(1, 1 << 64)
-        lowest = _first(lambda value: self._reached(value) < 1 - tiny, self.bound + 1)
-        highest = _first(lambda value: self._reached(value) < tiny, self.bound + 1)
+        lowest = first_from(lambda value: self._reached(value) < 1 - tiny, 0, self.bound + 1)
+        highest = first_from(lambda value: self._reached(value) < tiny, 0, self.bound + 1)
         step = -(-(highest - lowest + 1) // _BLOCKS)
         ends = [0, *range(lowest, highest + step, step)]
         return ends, [int(self._reached(end) * (1 << _PLACES)) for end in ends]
@@ -311,7 +300,7 @@ class TopKNoise(Law):
     def reported_from(self, beta: object) -> int:
         """The smallest frequency whose key is released with probability at least 1 - beta; see above for when."""
         limit = as_chance("beta", beta)
-        return _first(lambda frequency: self.missing_probability(frequency) <= limit, self.bound + 1)
+        return first_from(lambda frequency: self.missing_probability(frequency) <= limit, 0, self.bound + 1)
 
     def key_error(self, beta: object, true_frequency: int) -> int | None:
         """The error of one key of this frequency, with probability at least 1 - beta; 0 is what is not released."""
@@ -332,7 +321,7 @@ class TopKNoise(Law):
             share = limit * part / _SPLITS
             others = self.significant_value(share) - 1
             rest = limit - share
-            own = _first(lambda error, rest=rest: self._any_noise_beyond(error) <= rest, self.bound + 1)  # type: ignore[misc]
+            own = first_from(lambda error, rest=rest: self._any_noise_beyond(error) <= rest, 0, self.bound + 1)  # type: ignore[misc]
             best = min(best, others + own)
         return best
 
@@ -361,14 +350,6 @@ class TopKNoise(Law):
     def _tails(self) -> dict[int, int]:
         """What `_at_least` has found already: rows of different frequencies need the same numbers."""
         return {}
-
-
-def _first(holds: Callable[[int], bool], last: int) -> int:
-    """The smallest whole number from 0 to `last` for which something holds that then goes on holding; else `last`."""
-    reach = 1
-    while reach < last and not holds(reach):
-        reach *= 2
-    return first_where(holds, 0, min(reach, last))
 
 
 def least_possible_error(epsilon: object, size: int, keep: int, beta: object) -> float:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon
+from dptally.exact.searching import first_from
 from dptally.laws.base import (
-    Estimator,
+    LARGEST_FREQUENCY,
     EstimatorKind,
     FrequencyFunction,
     Law,
@@ -24,20 +25,20 @@ from dptally.laws.base import (
     as_given,
     read_flag,
 )
-from dptally.laws.estimators import make_estimator
+from dptally.laws.estimators import Estimator, make_estimator
 from dptally.laws.inversion import FrequencyEstimates, value_offsets
 from dptally.laws.key_errors import NOTHING, Reports, float_table
 from dptally.laws.node_sums import DroppedNodes, NodeSums
 from dptally.laws.sampling_schemes import UNIT_BITS, Scheme, read_scheme
 from dptally.laws.sum_bounds import bound_weighted_sum
 from dptally.laws.tables.certified_rows import CertifiedRows
-from dptally.laws.tables.certified_table import CertifiedShiftTable, CertifiedValueTable
+from dptally.laws.tables.certified_table import CertifiedTable
 from dptally.laws.tables.optimal_histogram import build_table
 from dptally.laws.tables.sampled_rows import SampledRows
 from dptally.laws.thresholded_noise import read_entries
 from dptally.randomness import BitSource
 from dptally.verifiers.profiles import Profile, shift_profile, value_profile
-from dptally.verifiers.tables import Certificate
+from dptally.verifiers.tables import Certificate, certify_shift_table, certify_value_table
 
 _BITS = 128
 
@@ -200,12 +201,8 @@ class WeightedSample(Law):
         """
         if self.scheme is None:
             return bisect_left(self.cumulative, probability * (1 << _BITS)) + 1
-        low, high = 0, 1
         try:
-            # Invariant: low is reported with a smaller probability.
-            while self.reporting_probability(high) < probability:
-                low, high = high, 2 * high
-            return low + 1 + bisect_left(range(low + 1, high), probability, key=self.reporting_probability)
+            return first_from(lambda w: self.reporting_probability(w) >= probability, 1, 2 * LARGEST_FREQUENCY)
         except InvalidParameter:
             return None
 
@@ -237,10 +234,11 @@ class WeightedSample(Law):
         return CertifiedRows(self.sampled_rows, epsilon=self.epsilon, delta=self.delta)
 
     @cached_property
-    def _certified_table(self) -> CertifiedShiftTable | CertifiedValueTable:
+    def _certified_table(self) -> CertifiedTable:
+        claimed = {"epsilon": self.epsilon, "delta": self.delta}
         if self.values:
-            return CertifiedValueTable(self.table, epsilon=self.epsilon, delta=self.delta)
-        return CertifiedShiftTable(self.table, values=False, epsilon=self.epsilon, delta=self.delta)
+            return CertifiedTable(self.table, certify_value_table(self.table, **claimed))
+        return CertifiedTable(self.table, certify_shift_table(self.table, values=False, **claimed))
 
     def certify(self) -> Certificate:
         """Verify the table that is drawn from."""
@@ -258,11 +256,15 @@ class WeightedSample(Law):
     def draw(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each frequency; 0 means not reported.
 
-        Postcondition: see `CertifiedValueTable.draw` and `CertifiedRows.draw`; what is drawn from has been certified.
+        Postcondition: see `CertifiedTable` and `CertifiedRows.draw`; what is drawn from has been certified.
         """
         given = as_frequencies(frequencies)
         self.certify()
-        return (self._certified_table if self.scheme is None else self._certified_rows).draw(given, bits)
+        if self.scheme is not None:
+            return self._certified_rows.draw(given, bits)
+        if self.values:
+            return self._certified_table.draw_values(given, bits)
+        return np.minimum(self._certified_table.draw(given, bits), 1)
 
     def draw_given_sampled(self, frequencies: NDArray[np.int64], bits: BitSource) -> NDArray[np.int64]:
         """One independent draw for each key of a sample taken with this law's scheme; 0 means not reported.
@@ -303,6 +305,10 @@ class WeightedSample(Law):
             found[:, at] = column.most_likely, column.first + low, column.first + high
         estimate, lower, upper = found[:, places]
         return FrequencyEstimates(estimate, lower, upper)
+
+    def most_likely(self, value: int) -> int:
+        """Without a scheme: with values by the most likely D, otherwise W."""
+        return max(1, value + self.likely_drop) if self.values else self.width
 
     def likely_value(self, frequency: int) -> int:
         """What D is most likely to leave; with a scheme, by the row."""

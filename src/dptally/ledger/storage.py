@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dptally.errors import DptallyError, InvalidParameter, UnreadableLedger
+from dptally.files import sync_directory
 from dptally.ledger.history import COLUMNS, FORMAT_VERSION, READABLE, START, Row, row_hash
 from dptally.ledger.note import Note, Noted, Place, Turn
 from dptally.ledger.schema import APPLICATION, CREATE, INSERT, LARGEST_FILE, SELECT, check_schema, harden
@@ -94,7 +95,7 @@ class Storage:
                     if not file.exists():  # a note without a ledger would be in the way of the next attempt
                         note.path.unlink(missing_ok=True)
                     raise
-                _sync_directory(directory)
+                sync_directory(directory)
                 turn.write((0, digest), (0, digest), wait=True)
         except OSError as error:
             raise InvalidParameter(f"{path} cannot be made: {error.strerror}.") from None
@@ -345,11 +346,3 @@ def _plain_errors(path: Path) -> Iterator[None]:
         if isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
             raise UnreadableLedger(f"{path} is not a readable ledger: its tables are not those of one.") from None
         raise
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

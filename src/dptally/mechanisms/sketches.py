@@ -11,7 +11,7 @@ from dptally.mechanisms.sparse import draw_bins, named
 from dptally.mechanisms.total import draw_total
 from dptally.randomness import BitSource
 from dptally.randomness.integers import draw_integers
-from dptally.summaries.sketch_contents import SketchContents
+from dptally.summaries.sketch_files import SketchContents
 
 if TYPE_CHECKING:
     import pyarrow as pa

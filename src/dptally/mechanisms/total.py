@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dptally.laws.total_noise import noise_scale
+from dptally.laws.shortfall import noise_scale
 from dptally.randomness import BitSource
 
 _LARGEST = 1 << 62

@@ -26,12 +26,7 @@ class Record:
 
     def facts(self) -> dict[str, str | int | None]:
         """As plain data for metadata."""
-        return {
-            "release_id": self.release_id,
-            "ledger_id": self.ledger_id,
-            "entry": self.entry,
-            "entry_hash": self.entry_hash,
-        }
+        return dict(vars(self))
 
     @classmethod
     def read(cls, facts: Any) -> Record | None:

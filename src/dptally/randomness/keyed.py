@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 
 from dptally import _core
 from dptally.errors import InvalidParameter, InvalidSource, attempt
+from dptally.exact.integer_columns import buffer_of
 from dptally.randomness.bits import BitSource
 
 SECRET_BYTES = 32
@@ -205,7 +206,7 @@ def _absorb(hashes: _core.RowHash, column: pa.Array, state: NDArray[np.uint64]) 
         column = column.dictionary_decode()
     valid = _NONE
     if column.null_count:
-        valid = _buffer(column.is_valid().cast(pa.uint8()), np.uint8)
+        valid = buffer_of(column.is_valid().cast(pa.uint8()), np.uint8)
     kind = column.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
@@ -246,7 +247,7 @@ def _words(column: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_floating(kind):
         return _float_bits(column)
     if pa.types.is_boolean(kind) or pa.types.is_unsigned_integer(kind):
-        return _buffer(column.cast(pa.uint64()), np.uint64)
+        return buffer_of(column.cast(pa.uint64()), np.uint64)
     if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
         column = _finer(column, pa.timestamp("us", kind.tz))
     elif pa.types.is_time32(kind):
@@ -259,7 +260,7 @@ def _words(column: pa.Array) -> NDArray[np.uint64]:
         column = column.cast(pa.int64())
     if not pa.types.is_signed_integer(column.type):
         raise InvalidSource(f"keys of the type {kind} cannot be drawn for.")
-    return _buffer(column.cast(pa.int64()), np.int64).view(np.uint64)
+    return buffer_of(column.cast(pa.int64()), np.int64).view(np.uint64)
 
 
 def _finer(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -270,13 +271,6 @@ def _finer(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def _float_bits(column: pa.Array) -> NDArray[np.uint64]:
     """The bits of a float, of one NaN for all and without a negative zero."""
     whole, number = (np.uint64, np.float64) if column.type == pa.float64() else (np.uint32, np.float32)
-    values = _buffer(column if column.type == pa.float64() else column.cast(pa.float32()), number) + number(0)
+    values = buffer_of(column if column.type == pa.float64() else column.cast(pa.float32()), number) + number(0)
     bits: NDArray[Any] = np.where(np.isnan(values), number(np.nan), values).view(whole)
     return bits.astype(np.uint64)
-
-
-def _buffer(column: pa.Array, kind: type[np.generic]) -> NDArray[Any]:
-    # Not column.to_numpy(): that imports pandas where it is installed.
-    if not len(column):
-        return np.empty(0, dtype=kind)
-    return np.frombuffer(column.buffers()[1], dtype=kind)[column.offset : column.offset + len(column)]

@@ -17,13 +17,15 @@ logarithms that are tightened, and digits that are drawn, until they decide: wha
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dptally.randomness.bits import BitSource
+
+if TYPE_CHECKING:
+    from flint import arb
 
 RATE_BITS = 32
 _MOST_COINS = 1 << 22
@@ -110,9 +112,7 @@ def _fair(trials: NDArray[np.int64], bits: BitSource | Streams, owners: NDArray[
 
 def _reject(trials: int, rate: int, bits: BitSource) -> int:
     mode = (trials + 1) * rate >> RATE_BITS
-    # Kept here and not in a cache: it depends on private numbers.
-    log_mode = {scale: _log_mass(trials, mode, rate, scale) for scale in (64 + _GUARD,)}
-    width = _width(log_mode[64 + _GUARD])
+    width = _width(trials, mode, rate)
     while True:
         block = 0
         while (coins := int(bits.words(1)[0])) == 0:
@@ -120,35 +120,41 @@ def _reject(trials: int, rate: int, bits: BitSource) -> int:
         block += (coins & -coins).bit_length() - 1
         distance = block * width + _below(width, bits)
         hits = mode + distance if int(bits.words(1)[0]) & 1 else mode - 1 - distance
-        if 0 <= hits <= trials and _accepted(trials, hits, mode, log_mode, block, rate, bits):
+        if 0 <= hits <= trials and _accepted(trials, hits, mode, block, rate, bits):
             return hits
 
 
-def _accepted(
-    trials: int, hits: int, mode: int, log_mode: dict[int, int], block: int, rate: int, bits: BitSource
-) -> bool:
+def _accepted(trials: int, hits: int, mode: int, block: int, rate: int, bits: BitSource) -> bool:
     """Whether a uniform number is below 2^(block-1) b(hits) / b(mode)."""
+    from flint import arb  # loaded for very large counts alone
+
+    from dptally.verifiers.gaussian import working_precision
+
     number, digits = int(bits.words(1)[0]), 64
     while True:
-        # The uniform number is between number and number + 1, in units of 2^-digits.
-        scale = digits + _GUARD
-        if scale not in log_mode:
-            log_mode[scale] = _log_mass(trials, mode, rate, scale)
-        ratio = _log_mass(trials, hits, rate, scale) - log_mode[scale] + (block - 1 + digits) * _log(2, scale)
-        slack = 1 << (scale - digits)  # far more than the error of all logarithms here
-        if _log(number + 1, scale) + slack <= ratio:
-            return True
-        if number and _log(number, scale) - slack >= ratio:
-            return False
+        # The uniform number is between number and number + 1, in units of 2^-digits. An order of balls is certain.
+        with working_precision(digits + _GUARD):
+            ratio = (
+                _log_mass(trials, hits, rate) - _log_mass(trials, mode, rate) + (block - 1 + digits) * arb.const_log2()
+            )
+            if arb(number + 1).log() <= ratio:
+                return True
+            if number and arb(number).log() >= ratio:
+                return False
         number, digits = number << 64 | int(bits.words(1)[0]), digits + 64
 
 
-def _width(log_mass: int) -> int:
-    """A whole number that is at least 1 / b(mode), and close to it, from ln b(mode)."""
-    scale = 64 + _GUARD
-    width = max(1, math.floor(math.exp(-math.ldexp(float(log_mass >> _GUARD), -64))))
-    while _log(width, scale) + log_mass < 1 << (scale - 64):  # decided by bounds; the float is where to begin
-        width += width // 1024 + 1
+def _width(trials: int, mode: int, rate: int) -> int:
+    """A whole number that is at least 1 / b(mode), and close to it."""
+    from flint import arb
+
+    from dptally.verifiers.gaussian import working_precision
+
+    with working_precision(64 + _GUARD):
+        inverse = -_log_mass(trials, mode, rate)
+        width = max(1, math.floor(math.exp(float(inverse))))
+        while not arb(width).log() >= inverse:  # decided by balls; the float is where to begin
+            width += width // 1024 + 1
     return width
 
 
@@ -160,86 +166,11 @@ def _below(width: int, bits: BitSource) -> int:
     return number
 
 
-def _log_mass(trials: int, hits: int, rate: int, scale: int) -> int:
-    """ln b(hits) in units of 2^-scale, with an error below 2^92 units.
+def _log_mass(trials: int, hits: int, rate: int) -> arb:
+    """ln b(hits), a ball; narrow if the working precision has 192 digits more than are compared."""
+    from flint import arb
 
-    A logarithm has an error below 2^24 units and is multiplied by at most 2^63, and a dozen of them are added up. With
-    192 digits more than are compared, 2^192 units are the last digit that matters.
-    """
     misses = trials - hits
-    choices = _log_factorial(trials, scale) - _log_factorial(hits, scale) - _log_factorial(misses, scale)
-    return choices + hits * _log_rate(rate, scale) + misses * _log_rate((1 << RATE_BITS) - rate, scale)
-
-
-@lru_cache(maxsize=64)
-def _log_rate(rate: int, scale: int) -> int:
-    """ln(rate / 2^32) in units of 2^-scale."""
-    return _log(rate, scale) - RATE_BITS * _log(2, scale)
-
-
-def _log_factorial(number: int, scale: int) -> int:
-    """ln(number!) in units of 2^-scale: by Stirling's series where its error is below one unit, otherwise directly.
-
-    The series for ln(n!) = (n + 1/2) ln n - n + ln(2 pi) / 2 + sum_i B_2i / (2i (2i - 1) n^(2i-1)) is enveloping: what
-    is left out is below the first term left out, which is reached below one unit for n >= scale.
-    """
-    if number < scale:
-        return _log(math.factorial(number), scale)
-    return _stirling(number, scale) + _stirling_constant(scale)
-
-
-def _stirling(number: int, scale: int) -> int:
-    """ln(number!) without the constant."""
-    from flint import fmpq  # loaded for very large counts alone
-
-    total = (2 * number + 1) * _log(number, scale) // 2 - (number << scale)
-    power = number
-    for i in range(1, scale):
-        bernoulli = fmpq.bernoulli(2 * i)
-        term = (int(bernoulli.p) << scale) // (int(bernoulli.q) * 2 * i * (2 * i - 1) * power)
-        total += term
-        if -1 <= term <= 1:
-            break
-        power *= number * number
-    return total
-
-
-@lru_cache(maxsize=16)
-def _stirling_constant(scale: int) -> int:
-    """ln(2 pi) / 2, from the logarithm of a factorial that is known without the series."""
-    return _log(math.factorial(scale), scale) - _stirling(scale, scale)
-
-
-def _log(number: int, scale: int) -> int:
-    """ln(number) in units of 2^-scale for number >= 1, with an error below 2^24 units (for scale below 2^12).
-
-    Written as 2^e m with 1 <= m < 2; eight square roots bring m below 1 + 2^-8, each rounding down by less than a unit,
-    so the logarithm is off by less than 2 units, times 2^8. Then ln m = 2 atanh((m - 1) / (m + 1)), whose terms shrink
-    by 2^-18, each rounded by less than a unit. ln 2 itself is computed so, and multiplied by e < 2^13.
-    """
-    exponent = number.bit_length() - 1
-    whole = exponent * _log_two(scale) if exponent else 0
-    if number == 1 << exponent:
-        return whole
-    mantissa = (number << scale) >> exponent
-    return whole + _log_mantissa(mantissa, scale)
-
-
-@lru_cache(maxsize=64)
-def _log_two(scale: int) -> int:
-    """ln 2, with eight more digits than `_log_mantissa` gives, as it is multiplied."""
-    more = scale + 16
-    return _log_mantissa(2 << more, more) >> 16
-
-
-def _log_mantissa(mantissa: int, scale: int) -> int:
-    for _ in range(8):
-        mantissa = math.isqrt(mantissa << scale)
-    one = 1 << scale
-    ratio = ((mantissa - one) << scale) // (mantissa + one)
-    square = ratio * ratio >> scale
-    total, power, order = 0, ratio, 1
-    while power:
-        total += power // order
-        power, order = power * square >> scale, order + 2
-    return total << 9
+    ways = arb(trials + 1).lgamma() - arb(hits + 1).lgamma() - arb(misses + 1).lgamma()
+    whole = arb(1 << RATE_BITS)
+    return ways + hits * (rate / whole).log() + misses * (1 - rate / whole).log()

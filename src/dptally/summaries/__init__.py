@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dptally.summaries.frequencies import Frequencies, count_keys
-from dptally.summaries.inclusion import sample_counts
 from dptally.summaries.weighted_sample import SampledFrequencies, sample_keys
 
-__all__ = ["Frequencies", "SampledFrequencies", "count_keys", "sample_counts", "sample_keys"]
+__all__ = ["Frequencies", "SampledFrequencies", "count_keys", "sample_keys"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,15 @@ from dptally.sources.background import in_background
 from dptally.sources.engine import Session, check_memory_limit
 from dptally.sources.filters import Filter
 from dptally.summaries.counting import Progress
-from dptally.summaries.sketch_contents import Form, SketchContents
-from dptally.summaries.sketch_files import ColumnNames, SketchState, pack, read_sketch_file, unpack, write_sketch_file
+from dptally.summaries.sketch_files import (
+    ColumnNames,
+    SketchContents,
+    SketchState,
+    pack,
+    read_sketch_file,
+    unpack,
+    write_sketch_file,
+)
 from dptally.summaries.sketch_keys import (
     ARROW_TYPES,
     KeyBuffers,
@@ -35,6 +42,9 @@ from dptally.summaries.sketch_keys import (
     sorted_keys,
 )
 from dptally.summaries.stream_identities import new_identity, united_streams
+
+if TYPE_CHECKING:
+    from dptally.laws.specs.misra_gries import Form
 
 _MOST_CAPACITY = 1 << 30
 _CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that writing them stays a small part of the work

@@ -151,8 +151,7 @@ def count_keys(
     caller's statement about how they were made. `sampled_by` is the scheme that drew the rows, where they are a sample
     with counts already; then a key that comes twice, or with a count below 1, is an error.
     """
-    engine = {"bits": bits, "memory_limit": memory_limit, "progress": progress}
-    return Frequencies(rows, max_keys_per_unit, sampled_by, **engine)
+    return Frequencies(rows, max_keys_per_unit, sampled_by, bits=bits, memory_limit=memory_limit, progress=progress)
 
 
 def check_repeated(rows: Rows) -> None:

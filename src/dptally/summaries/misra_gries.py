@@ -18,7 +18,7 @@ from dptally.sources.engine import Session
 from dptally.sources.filters import read_filter
 from dptally.summaries.counter_sketch import CounterSketch
 from dptally.summaries.counting import Progress
-from dptally.summaries.sketch_contents import SketchContents
+from dptally.summaries.sketch_files import SketchContents
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, as_arrow, key_buffers, kind_of, read_values, readable
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +25,8 @@ from dptally.summaries.counting import Counting, Progress
 class SampledRows(Counting):
     """Keys with the number of their rows in a sample. Private: nothing of the data shows in its `repr`."""
 
-    def __init__(
-        self, rows: Rows, rate: Fraction, *, bits: BitSource, memory_limit: str | None, progress: Progress | None
-    ) -> None:
-        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
+    def __init__(self, rows: Rows, rate: Fraction, **engine: Any) -> None:
+        super().__init__(rows, **engine)
         self.sampled_at = rate  # the probability with which each row was kept
 
     def _counted(self) -> Iterator[pa.RecordBatch]:

@@ -99,6 +99,17 @@ class SketchState:
     streams: frozenset[bytes] = frozenset()  # the streams it holds; see `dptally.summaries.stream_identities`
 
 
+@dataclass(frozen=True, repr=False)
+class SketchContents:
+    """What a sketch hands over. Private."""
+
+    keys: pa.Array  # of the counters, sorted, without placeholders; for the form "single" with zero counters
+    counters: NDArray[np.int64]  # one for each key; for the form "summed" in units of 1 / (capacity + 1)
+    missing: int  # S: no frequency exceeds its counter by more than S / `missing_parts`
+    missing_parts: int  # capacity + 1 for the form "summed", where S is the length of all streams; otherwise 1
+    column: str = "key"  # what the keys are called in a release
+
+
 def pack(state: SketchState) -> bytes:
     """The bytes of a sketch file."""
     columns: list[bytes] = [state.counts.astype("<i8").tobytes()]

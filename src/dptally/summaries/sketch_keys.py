@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
+from dptally.exact.integer_columns import buffer_of
 from dptally.sources.frames import is_declared, pandas_array, polars_array
 from dptally.sources.undeclared import texts
 
@@ -175,11 +176,8 @@ def _one_piece(array: pa.Array) -> KeyBuffers:
 
 def _integers(array: pa.Array) -> NDArray[np.int64]:
     if pa.types.is_uint64(array.type):
-        unsigned = _view(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
-        return unsigned ^ _FLIP
-    wide = array.cast(pa.int64())
-    numbers: NDArray[np.int64] = _view(wide.buffers()[1], np.int64)[wide.offset : wide.offset + len(wide)]
-    return numbers
+        return buffer_of(array, np.int64) ^ _FLIP
+    return buffer_of(array.cast(pa.int64()), np.int64)
 
 
 def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> NDArray[Any]:

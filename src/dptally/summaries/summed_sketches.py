@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter, InvalidSource
 from dptally.summaries.misra_gries import MisraGries
-from dptally.summaries.sketch_contents import SketchContents
-from dptally.summaries.sketch_files import ColumnNames, SketchState, write_sketch_file
+from dptally.summaries.sketch_files import ColumnNames, SketchContents, SketchState, write_sketch_file
 from dptally.summaries.sketch_keys import ARROW_TYPES, Kind, readable
 from dptally.summaries.stream_identities import HoldsStreams, united_streams
 

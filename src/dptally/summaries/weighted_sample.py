@@ -35,10 +35,8 @@ class SampledFrequencies(Counting):
     Memory is proportional to the sample (and at most some hundred MB for buffers), not to the number of keys.
     """
 
-    def __init__(
-        self, rows: Rows, scheme: Ppswor, *, bits: BitSource, memory_limit: str | None, progress: Progress | None
-    ) -> None:
-        super().__init__(rows, bits=bits, memory_limit=memory_limit, progress=progress)
+    def __init__(self, rows: Rows, scheme: Ppswor, **engine: Any) -> None:
+        super().__init__(rows, **engine)
         self.scheme: Ppswor = scheme
         self._numbered: _NumberedRows | None = None
 

@@ -9,7 +9,7 @@ import string
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,11 @@ _WORD = 1 << 64
 _LARGEST_SIZE = 1 << 256
 
 
-class Universe(Protocol):
-    """A public finite ordered set of keys with a bijection to 0 .. size - 1."""
+class Universe:
+    """A public finite ordered set of keys with a bijection to 0 .. size - 1.
+
+    Kinds have `_numbers` of an array of keys, and `_keys` of numbers.
+    """
 
     name: str
     size: int
@@ -41,21 +44,6 @@ class Universe(Protocol):
         Raises:
             InvalidSource: if keys of this type cannot be keys of the universe.
         """
-
-    def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
-        """Return the keys of these numbers, as an array of `type`."""
-
-    def index(self, key: Any) -> int | None:
-        """Return the number of one key, or None if it is outside."""
-
-    def key(self, index: int) -> Any:
-        """Return one key by its number."""
-
-
-class _Numbered(Universe):
-    """What all universes share. A kind has `_numbers` of an array of keys, and `_keys` of numbers."""
-
-    def indices(self, keys: pa.Array | Sequence[Any]) -> Numbers:
         if isinstance(keys, pa.ChunkedArray):
             keys = keys.combine_chunks()
         if not isinstance(keys, pa.Array):
@@ -63,9 +51,11 @@ class _Numbered(Universe):
         return self._numbers(keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys)
 
     def keys(self, indices: NDArray[Any] | Sequence[int]) -> pa.Array:
+        """Return the keys of these numbers, as an array of `type`."""
         return self._keys(whole_numbers(indices, self.size))
 
     def index(self, key: Any) -> int | None:
+        """Return the number of one key, or None if it is outside."""
         try:
             numbers, inside = self.indices([key])
         except (InvalidSource, pa.ArrowException, OverflowError):
@@ -73,6 +63,7 @@ class _Numbered(Universe):
         return int(numbers[0]) if inside[0] else None
 
     def key(self, index: int) -> Any:
+        """Return one key by its number."""
         if not 0 <= index < self.size:
             raise InvalidParameter(f"index must be from 0 to {self.size - 1}, got {index}.")
         return self.keys(whole_numbers([index], self.size))[0].as_py()
@@ -99,7 +90,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-class _OfText(_Numbered):
+class _OfText(Universe):
     """Keys that are text. A kind has the `_number` of one, or a `_pattern` and the `_matching` numbers of many."""
 
     type = pa.string()
@@ -127,7 +118,7 @@ class _OfText(_Numbered):
         raise NotImplementedError
 
 
-class IntegerRange(_Numbered):
+class IntegerRange(Universe):
     """Whole numbers from `low` to `high`, both of them in; they must fit int64, or uint64.
 
     >>> IntegerRange(-5, 99).index(0), IntegerRange(-5, 99).index(100)
@@ -266,7 +257,7 @@ class Uuids(_OfText):
         return pa.array([f"{t[:8]}-{t[8:12]}-{t[12:16]}-{t[16:20]}-{t[20:]}" for t in plain], type=pa.string())
 
 
-class Dates(_Numbered):
+class Dates(IntegerRange):
     """Days from 0001-01-01 to 9999-12-31 of the Gregorian calendar, as Arrow's `date32`.
 
     >>> import datetime
@@ -274,22 +265,19 @@ class Dates(_Numbered):
     (30, datetime.date(9999, 12, 31))
     """
 
-    name = "date"
-    size = 3_652_059
-    type = pa.date32()
-    _first = -719_162  # days from 1970-01-01
+    def __init__(self) -> None:
+        super().__init__(-719_162, 2_932_896, name="date")  # days from 1970-01-01
+        self.type = pa.date32()
+
+    def _array(self, keys: Sequence[Any]) -> pa.Array:
+        return pa.array(list(keys))
 
     def _numbers(self, keys: pa.Array) -> Numbers:
-        if _is_text(keys.type):
-            return self._one_by_one(keys.to_pylist(), self._number)
         if pa.types.is_null(keys.type):
             keys = keys.cast(pa.date32())
-        if not pa.types.is_date32(keys.type):
+        if not pa.types.is_date32(keys.type) and not _is_text(keys.type):
             raise InvalidSource(f"keys of the universe 'date' are dates, but the key column holds {keys.type}.")
-        days = pc.fill_null(keys.cast(pa.int32()), 0).to_numpy().astype(np.int64) - self._first
-        valid = np.asarray(keys.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        inside = valid & (days >= 0) & (days < self.size)
-        return np.where(inside, days, 0).astype(np.uint64), inside
+        return super()._numbers(keys if _is_text(keys.type) else keys.cast(pa.int32()))
 
     def _number(self, text: str) -> int | None:
         if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text, re.ASCII):
@@ -300,8 +288,7 @@ class Dates(_Numbered):
             return None
 
     def _keys(self, numbers: NDArray[Any]) -> pa.Array:
-        days = numbers.astype(np.int64) + self._first
-        return pa.array(days.astype(np.int32)).cast(pa.date32())
+        return pa.array((numbers.astype(np.int64) + self._low).astype(np.int32)).cast(pa.date32())
 
 
 class PhoneNumbers(_OfText):
@@ -404,7 +391,7 @@ def _check_strings(length: int, alphabet: str) -> None:
         raise InvalidParameter("the universe of strings must have at most 2^255 members, none longer than 256.")
 
 
-class Bijection(_Numbered):
+class Bijection(Universe):
     """A universe of one's own: any set of keys that two functions number.
 
     A key k is inside if index(k) is a number i from 0 to size - 1 and key(i) is k again; so whatever the functions do,

@@ -13,11 +13,10 @@ from dptally.exact import as_count, as_delta, as_fraction
 from dptally.laws.audits import Audits, Exact
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.shared_noise import SharedNoise
-from dptally.laws.shortfall import Shortfall
+from dptally.laws.shortfall import Shortfall, noise_scale
 from dptally.laws.spec import Mechanism, Question, Request, Spec, option
-from dptally.laws.summed_noise import SummedNoise
+from dptally.laws.summed_noise import SummedNoise, reduced_distance
 from dptally.laws.top_k_noise import TopKNoise
-from dptally.laws.total_noise import noise_scale
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.privacy.spending import Part
@@ -104,70 +103,9 @@ class MisraGries(Mechanism):
         capacity = _USUAL_CAPACITY if self.capacity is None else self.capacity
         capacity = as_count("capacity", capacity, largest=1 << 30)
         form: Form = "user" if request.unit is not None else "merged" if request.merged else "single"
-        made = sketch_spec(SketchFacts(form, capacity, request.max_keys_per_unit), request.epsilon, request.delta)
+        made = SketchSpec(SketchFacts(form, capacity, request.max_keys_per_unit), request.epsilon, request.delta)
         made.note = f"Bounded memory: {capacity:,} counters, which may fall short of frequencies."
         return made
-
-
-def sketch_spec(
-    sketch: SketchFacts,
-    epsilon: Fraction,
-    delta: Fraction | None,
-    *,
-    universe: Universe | None = None,
-    elements_per_unit: int = 1,
-    shortfall: ShortfallChoice = "private",
-    minimise: Literal["threshold", "error"] = "threshold",
-) -> SketchSpec:
-    """The spec for a sketch that is there already.
-
-    Epsilon and delta are for the unit; with a universe, all keys there may be, delta is None or 0. `elements_per_unit`
-    is how many elements of one unit the stream may hold, equal ones or not ("single", "standard" and "summed").
-    `shortfall` is "private" to estimate it; a number that the owner states publicly (the largest amount by which any
-    counter may fall short); or None to leave it open. `minimise` is "threshold" or "error".
-    """
-    elements = as_count("elements_per_unit", elements_per_unit, largest=_LARGEST_ELEMENTS)
-    stated = None
-    if shortfall is not None and shortfall != "private":
-        stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
-    if minimise not in ("threshold", "error"):
-        raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
-    if elements > 1 and sketch.form in ("merged", "user"):
-        raise InvalidParameter(
-            "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
-            "for units with several keys use a UserMisraGriesSketch."
-        )
-    spent = epsilon * _SHARE if shortfall == "private" else Fraction(0)
-    if universe is not None:
-        if delta is not None and as_fraction("delta", delta) != 0:
-            raise InvalidParameter(f"with a universe delta is 0; leave `delta` out, got {delta}.")
-        if sketch.form not in ("single", "standard", "summed"):
-            raise InvalidParameter(
-                "delta = 0 needs sketches of one stream each, or added-up ones; this one was merged."
-            )
-        delta = Fraction(0)
-        law, certify = _over_universe(sketch, epsilon - spent, universe, elements)
-        parts = [Part(epsilon - spent, delta)]
-    else:
-        if delta is None or not delta:
-            raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
-        delta = as_delta(delta)
-        law, certify, parts = _of_counters(sketch, epsilon - spent, delta, elements, minimise)
-    if spent:
-        parts.append(Part(spent, Fraction(0)))
-    return SketchSpec(
-        MisraGries.name,
-        sketch,
-        law,
-        certify,
-        epsilon=epsilon,
-        delta=delta,
-        parts=tuple(parts),
-        universe=universe,
-        elements=elements,
-        spent=spent,
-        stated=stated,
-    )
 
 
 def _of_counters(
@@ -241,38 +179,64 @@ def _over_universe(
     return law, lambda: certify_rounded_counters(law.certify(), distance=distance, epsilon=rest)
 
 
-def reduced_distance(capacity: int, elements_per_unit: int) -> Fraction:
-    """How far reduced counters of neighbouring data sets are apart, all together [LT25, Lem. 16, made exact]."""
-    return elements_per_unit * Fraction(max(1, 2 * capacity - 1), capacity + 1)
-
-
 class SketchSpec(Spec):
-    """Two stages: counters, and how far they fall short, where that is to be estimated privately."""
+    """The spec for a sketch that is there already: counters, and how far they fall short, where that is estimated.
+
+    Epsilon and delta are for the unit; with a universe, all keys there may be, delta is None or 0. `elements_per_unit`
+    is how many elements of one unit the stream may hold, equal ones or not ("single", "standard" and "summed").
+    `shortfall` is "private" to estimate it; a number that the owner states publicly (the largest amount by which any
+    counter may fall short); or None to leave it open. `minimise` is "threshold" or "error".
+    """
 
     summary: ClassVar[str] = "sketch"
 
     def __init__(
         self,
-        name: str,
         sketch: SketchFacts,
-        law: Any,
-        certify: Callable[[], Certificate],
-        *,
         epsilon: Fraction,
-        delta: Fraction,
-        parts: tuple[Part, ...],
-        universe: Universe | None,
-        elements: int,
-        spent: Fraction,
-        stated: int | None,
+        delta: Fraction | None,
+        *,
+        universe: Universe | None = None,
+        elements_per_unit: int = 1,
+        shortfall: ShortfallChoice = "private",
+        minimise: Literal["threshold", "error"] = "threshold",
     ) -> None:
+        elements = as_count("elements_per_unit", elements_per_unit, largest=_LARGEST_ELEMENTS)
+        self._stated = None
+        if shortfall is not None and shortfall != "private":
+            self._stated = as_count("shortfall", shortfall, smallest=0, largest=1 << 62)
+        if minimise not in ("threshold", "error"):
+            raise InvalidParameter(f"minimise must be 'threshold' or 'error', got {minimise!r}.")
+        if elements > 1 and sketch.form in ("merged", "user"):
+            raise InvalidParameter(
+                "elements_per_unit needs a sketch of one stream, or sketches that were added up: "
+                "for units with several keys use a UserMisraGriesSketch."
+            )
+        spent = epsilon * _SHARE if shortfall == "private" else Fraction(0)
+        if universe is not None:
+            if delta is not None and as_fraction("delta", delta) != 0:
+                raise InvalidParameter(f"with a universe delta is 0; leave `delta` out, got {delta}.")
+            if sketch.form not in ("single", "standard", "summed"):
+                raise InvalidParameter(
+                    "delta = 0 needs sketches of one stream each, or added-up ones; this one was merged."
+                )
+            delta = Fraction(0)
+            law, certify = _over_universe(sketch, epsilon - spent, universe, elements)
+            parts = [Part(epsilon - spent, delta)]
+        else:
+            if delta is None or not delta:
+                raise InvalidParameter("delta is missing: give one, such as 1e-6, or a universe of keys for delta = 0.")
+            delta = as_delta(delta)
+            law, certify, parts = _of_counters(sketch, epsilon - spent, delta, elements, minimise)
+        if spent:
+            parts.append(Part(spent, Fraction(0)))
         super().__init__(
-            name,
+            MisraGries.name,
             law,
             certify,
             epsilon=epsilon,
             delta=delta,
-            parts=parts,
+            parts=tuple(parts),
             max_keys_per_unit=sketch.max_keys_per_unit,
             conditions={
                 "spent_on_shortfall": spent,
@@ -281,7 +245,7 @@ class SketchSpec(Spec):
                 "elements_per_unit": elements,
             },
         )
-        self.sketch, self._universe, self._stated = sketch, universe, stated
+        self.sketch, self._universe = sketch, universe
         # One element more changes what is told by at most one, so with m elements its noise is that of epsilon / m.
         self._step = spent / elements
         # With a universe, a counter may have been rounded down by nearly one.

@@ -50,24 +50,25 @@ class PrefixSpec(Spec):
         self.plan = plan
         self._rounds, self._received = TrieRounds(plan, unit=None, private=False), 0
 
-    def next(self, outputs: Sequence[Any]) -> Question | None:
-        """The next level."""
+    def _after(self, outputs: Sequence[Any]) -> TrieRounds:
+        """The rounds after these outputs, of which those that were seen before are not received again."""
         if len(outputs) < self._received:
             self._rounds, self._received = TrieRounds(self.plan, unit=None, private=False), 0
         for counts in outputs[self._received :]:
             self._rounds.receive(counts)
         self._received = len(outputs)
-        asked = self._rounds.round
+        return self._rounds
+
+    def next(self, outputs: Sequence[Any]) -> Question | None:
+        """The next level."""
+        asked = self._after(outputs).round
         if asked is None:
             return None
         return Question(self.law, self.certificate, summary="strings", parameters={"round": asked})
 
     def result(self, outputs: Sequence[Any]) -> dict[str, Any]:
         """The nodes that all outputs together have reported."""
-        rounds = TrieRounds(self.plan, unit=None, private=False)
-        for counts in outputs:
-            rounds.receive(counts)
-        return {"plan": self.plan, "nodes": rounds.nodes}
+        return {"plan": self.plan, "nodes": self._after(outputs).nodes}
 
     def assumed_keys(self, key: Sequence[str] | None) -> pa.Schema | None:
         """The type of values that have no declared one: that of the domain."""

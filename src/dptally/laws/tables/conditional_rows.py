@@ -18,6 +18,7 @@ from dptally import _core
 from dptally.errors import InvalidSource
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.tables.certified_rows import CertifiedRows
+from dptally.laws.thresholded_noise import read_entries
 from dptally.randomness import BitSource
 from dptally.randomness.keyed import WordsOfRows
 from dptally.verifiers.tables import TABLE_BITS, Band
@@ -56,10 +57,7 @@ class _Thresholds:
 
     def __init__(self, band: Band, scheme: Scheme) -> None:
         self._band, self._scheme = band, scheme
-        size = TABLE_BITS // 8
-        self._masses = [
-            int.from_bytes(band.thresholds[at : at + size], "little") for at in range(0, len(band.thresholds), size)
-        ]
+        self._masses = read_entries(band.thresholds)
         self.size = len(self._masses)
         low, high = self._bounds(0)
         self._samplers = {True: _sampler(high), False: _sampler(low)}
