@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from dptally.laws.choosing import AUTO, choose_mechanism
 from dptally.laws.registry import USUAL, mechanism_class, read_mechanism
 
 if TYPE_CHECKING:
-    from dptally.laws.spec import Request
+    from dptally.laws.spec import Request, Spec
     from dptally.releases.compact_release import CompactRelease
 
 _OF_MECHANISMS = "universe capacity bound strict_time beyond_capacity"
@@ -127,7 +128,8 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     else:
         mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
     planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
-    expect = expected(mechanism.plan(request).planned_law) if planned else ""
+    measured = request.measured and mechanism.measures
+    expect = _expected(mechanism.plan(request), measured=measured) if planned else ""
     columns = " and ".join(repr(column) for column in arguments.key)
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
@@ -137,10 +139,20 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         f"{mechanism.name!r}: {mechanism.summary}.{sampled}{why}",
         pure=mechanism.pure,
         unit=request.unit,
-        keys=0 if request.measured and mechanism.measures else request.max_keys_per_unit,
+        keys=0 if measured else request.max_keys_per_unit,
         resources=COUNTING,
         expect=expect,
     )
+
+
+def _expected(spec: Spec, *, measured: bool) -> str:
+    """From which counts on keys are released, in words; where sizes are measured, for units of some sizes."""
+    if not measured:
+        return expected(spec.planned_law)
+    sizes = (3, 10, 30)
+    counts = [spec.law_for_size(size).first_frequency(Fraction(1, 2)) for size in sizes]
+    listed = ", ".join(f"{count:,} if all units have {size} keys" for size, count in zip(sizes, counts, strict=True))
+    return f"A key is reported half the time at count {listed}. See dptally plan for more."
 
 
 def _sanitize(arguments: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ __all__ = ["Rounds", "RoundsSpec"]
 
 _LARGEST_BOUND = SIZES[-1]
 _SMALLEST_EPSILON = Fraction(1, 50)
+_LIKELY_SIZE = 8  # keys of a unit, for plans where none is stated
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class RoundsSpec(Spec):
     def __init__(self, name: str, epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | None) -> None:
         self.plan = plan_for(epsilon, delta, values=values, bound=bound)
         self._asked: list[Question] = []
-        law = self._expected(bound)
+        law = self.law_for_size(bound or _LIKELY_SIZE)
         super().__init__(
             name,
             law,
@@ -108,9 +109,9 @@ class RoundsSpec(Spec):
             max_keys_per_unit=bound or 0,
         )
 
-    def _expected(self, bound: int | None) -> KeyRounds:
+    def law_for_size(self, keys: int) -> KeyRounds:
         """The law for units of like sizes, for plans; what is drawn from follows from what is measured."""
-        size, plan = bound or 8, self.plan
+        size, plan = keys, self.plan
         laws: list[Any] = []
         for place, stage in enumerate(plan.stages):
             if stage.kind == "sizes":
@@ -120,6 +121,11 @@ class RoundsSpec(Spec):
             else:
                 laws.append(plan.count_law(size))
         return KeyRounds(plan.epsilon, plan.delta, plan.scale, plan.declared, laws)
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """Of all stages, in order."""
+        return tuple((stage.kind, stage.share) for stage in self.plan.stages)
 
     def _certified(self) -> Certificate:
         """Declared functions, and laws for units of like sizes; laws that are chosen later are verified then."""
