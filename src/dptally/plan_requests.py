@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,8 +17,8 @@ from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.weighted_sample import WeightedSample
 from dptally.planning.forecasts import Forecast, make_forecast
-from dptally.planning.mechanisms import USUAL_CAPACITY, Setting, choose_mechanisms
-from dptally.planning.plans import Plan, PlanLine
+from dptally.planning.mechanisms import USUAL_CAPACITY, Planned, Setting, choose_mechanisms, spec_for
+from dptally.planning.plans import Measured, Plan, PlanLine
 from dptally.planning.populations import Population, example_population, listed_population, zipf_population
 from dptally.planning.requirements import Need, Sought, find_need, settled
 from dptally.planning.universes import AskedFor, UniversePlan, compare_over_universe
@@ -26,6 +26,7 @@ from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
 from dptally.universes import read_universe
 
 _UNIT_SIZES = (1, 3, 10, 30)
+_MEASURED_SIZES = (3, 10, 30, 100)
 _MOST_LEVELS = 64
 
 
@@ -34,7 +35,7 @@ def plan(
     epsilon: float | str | Fraction | None = None,
     delta: float | str | Fraction | None = None,
     sampling: Scheme | None = None,
-    max_keys_per_unit: int = 1,
+    max_keys_per_unit: int | None = None,
     values: bool = True,
     universe: Any = None,
     capacity: int | None = None,
@@ -64,7 +65,8 @@ def plan(
         delta: as in `publish`; with a universe it may be left out or 0. None with `epsilon` and `frequency` asks which
             delta it takes.
         sampling: as in `publish`.
-        max_keys_per_unit: as in `publish`.
+        max_keys_per_unit: as in `publish`. Left out, it is 1 for mechanisms that need it; with `unit`, the plan also
+            says what to expect where it is measured (`Plan.measured`).
         values: as in `publish`.
         universe: a universe or its name: the mechanisms over it are planned too, see `dptally.planning.universes`.
         capacity: as in `publish`: of a sketch, of a sparse or compact release.
@@ -112,10 +114,12 @@ def plan(
             raise InvalidParameter("a plan for delta = 0 needs a universe, such as 'ipv4'.")
         if asked_for is not None:
             raise InvalidParameter("asked_for is for plans with a universe.")
-    supposed = _suppose(
-        rows, units, keys, zipf, example, key, count, unit, population,
-        as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT),
-    )  # fmt: skip
+    bound = 1 if max_keys_per_unit is None else as_count("max_keys_per_unit", max_keys_per_unit, largest=LARGEST_UNIT)
+
+    def suppose(bound: int) -> Population | None:
+        return _suppose(rows, units, keys, zipf, example, key, count, unit, population, bound)
+
+    supposed = suppose(bound)
     known = None if universe is None else read_universe(universe)
     if sampling is not None and not isinstance(sampling, Scheme):
         raise InvalidParameter(
@@ -124,7 +128,7 @@ def plan(
     setting = Setting(
         Fraction(1) if epsilon is None else as_epsilon(epsilon),
         Fraction(0) if pure else as_delta(delta),
-        max_keys_per_unit,
+        bound,
         by_unit=unit is not None,
         values=bool(values),
         sampling=sampling,
@@ -156,10 +160,30 @@ def plan(
         "need": need,
         "mechanisms": planned,
     }
+    if unit is not None and max_keys_per_unit is None and not pure and sampling is None and not inverse:
+        facts["measured"] = _measured(setting, mechanisms, suppose, float(part))
     if universe is not None:
         return UniversePlan(**facts, **compare_over_universe(setting, asked_for))
     name, sentence = recommend(forecasts)
     return Plan(**facts, recommended=name, recommendation=sentence)
+
+
+def _measured(
+    setting: Setting, only: Sequence[str] | None, suppose: Callable[[int], Population | None], share: float
+) -> Measured | None:
+    """The mechanism that measures how many keys units have, for a few supposed sizes; None where it does not apply."""
+    names = [name for name in only or mechanism_names() if name in mechanism_names() and mechanism_class(name).measures]
+    for name in names:
+        try:
+            spec = spec_for(name, replace(setting, measured=True))
+        except InvalidParameter:
+            continue
+        sizes = tuple(
+            (size, make_forecast(Planned(name, spec.law_for_size(size), at_least=True), setting, suppose(size), share))
+            for size in _MEASURED_SIZES
+        )
+        return Measured(name, spec.shares, sizes)
+    return None
 
 
 def _suppose(

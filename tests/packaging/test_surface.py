@@ -88,6 +88,13 @@ STANDING_ALONE = {
     "verifiers/sampling.py": {"dptally.errors", "dptally.verifiers.tables"},
     "verifiers/loss_measures.py": {"dptally.verifiers.tables"},
     "verifiers/profiles.py": {"dptally.verifiers.loss_measures", "dptally.verifiers.tables"},
+    "verifiers/declared_profile.py": {
+        "dptally.errors",
+        "dptally.verifiers.key_rounds",
+        "dptally.verifiers.loss_measures",
+        "dptally.verifiers.profiles",
+        "dptally.verifiers.tables",
+    },
     "verifiers/rounds.py": {
         "dptally.errors",
         "dptally.verifiers.tables",

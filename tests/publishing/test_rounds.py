@@ -15,7 +15,7 @@ import pytest
 
 import dptally
 from dptally.errors import BudgetExceeded, InvalidParameter, PrivacyViolation
-from dptally.laws.rounds_plan import SIZES
+from dptally.laws.unit_sizes import SIZES
 from dptally.randomness import SeededBits
 
 ASKED: dict[str, Any] = {
@@ -68,6 +68,20 @@ def test_sizes_are_those_of_units(release: Any) -> None:
     assert len(first) == len(SIZES) and SIZES[int(np.argmax(first))] == 16
     assert SIZES[int(np.argmax(last))] == 12
     assert len(facts["sizes"]) == [stage["kind"] for stage in facts["stages"]].count("sizes")
+
+
+def test_what_bounding_leaves_out_is_said(release: Any, tmp_path: Path) -> None:
+    """The share of found keys that count comes from the released sizes alone; `show` and the report say it."""
+    kept = release.law.counts.differing
+    assert kept == 12 and release.law.kept_share == pytest.approx(1, abs=0.05)
+    assert "at most 12 released keys of a unit, about" in release.law.counted
+    release.report(tmp_path / "page.html")
+    assert release.law.counted in release.summary().notes
+    assert release.law.counted in (tmp_path / "page.html").read_text()
+    again = type(release.law).from_facts(release.law.facts())
+    assert again.kept_share == release.law.kept_share
+    stated = dptally.publish(many(), **ASKED, max_keys_per_unit=3, mechanism="rounds", randomness=SeededBits(5))
+    assert stated.law.kept_share is None and stated.law.counted.endswith("at most 3 released keys of a unit.")
 
 
 def test_saved_loaded_verified(release: Any, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dptally.laws.registry import USUAL, mechanism_names
 
 if TYPE_CHECKING:
     from dptally.planning import Plan
+    from dptally.planning.plans import Measured
     from dptally.planning.universes import UniversePlan
 
 _FIRST = 7  # columns that fit on a terminal of 80
@@ -29,7 +30,7 @@ def add_commands(commands: Commands) -> None:
     """Add ``plan``."""
     parser = add_command(commands, "plan", _plan, _explain)
     options.add_privacy(parser, pure=True, sought=True)
-    options.add_unit_bound(parser)
+    options.add_unit_bound(parser, measured=True)
     add_value(parser, "--universe", "NAME", "all keys there may be, such as ipv4 or words:12")
     add_number(parser, "--capacity", "N", "counters of a sketch, keys of a sparse or compact release (default: 10000)")
     asked = "whether the question is which keys are frequent, or what the count of any given key is"
@@ -103,6 +104,8 @@ def _plan(arguments: argparse.Namespace) -> None:
         _print_lines(forecast)
     elif forecast.asked is not None:
         _print_bounds(forecast)
+    if forecast.measured is not None:
+        _print_measured(forecast.measured)
     if page is not None:
         say(f"Page written to {page}.", remark=True)
 
@@ -167,6 +170,25 @@ def _print_bounds(forecast: Plan) -> None:
     names = ("keys per unit", "50 %", "95 %", "always", "always, if divided", "mean error")
     print_numbers(title, names, rows, marked=next(place for place, line in enumerate(lines) if line == asked))
     say('"If divided": epsilon and delta divided by the keys per unit instead of composed exactly.', style="dim")
+
+
+def _print_measured(measured: Measured) -> None:
+    """What the default for units leads to, which measures how many keys they have."""
+    say()
+    names = ("keys per unit", "50 %", "95 %", "keys expected", "error of a count")
+    rows = [
+        (
+            f"{size:,}",
+            *map(_frequency, (each.half, each.likely)),
+            _number(each.expected_keys, ",.0f"),
+            _number(each.root_mean_square_error, ",.1f"),
+        )
+        for size, each in measured.sizes
+    ]
+    title = f"Without --max-keys-per-unit, keys of units are measured ({measured.mechanism}); if all units have:"
+    print_numbers(title, names, rows, marked=-1)
+    told = ", ".join(f"{kind} {share:.1%}" for kind, share in measured.shares)
+    say(f"Shares of the budget, about: {told}.", style="dim")
 
 
 def _print_lines(forecast: UniversePlan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from dptally.laws.choosing import AUTO, choose_mechanism
 from dptally.laws.registry import USUAL, mechanism_class, read_mechanism
 
 if TYPE_CHECKING:
-    from dptally.laws.spec import Request
+    from dptally.laws.spec import Request, Spec
     from dptally.laws.statistics import Statistics
     from dptally.releases.compact_release import CompactRelease
 
@@ -135,7 +136,8 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
     told = "" if request.statistics is None else f" {statistics_in_words(mechanism.plan(request).law.statistics)}"
     planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
-    expect = expected(mechanism.plan(request).planned_law) if planned else ""
+    measured = request.measured and mechanism.measures
+    expect = _expected(mechanism.plan(request), measured=measured) if planned else ""
     columns = " and ".join(repr(column) for column in arguments.key)
     counted = "rows" if arguments.unit is None else f"different {arguments.unit!r}"
     sampled = "" if scheme is None else f" Keys are sampled by {scheme} first, with secret randomness."
@@ -145,7 +147,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         f"{mechanism.name!r}: {mechanism.summary}.{sampled}{why}",
         pure=mechanism.pure,
         unit=request.unit,
-        keys=0 if request.measured and mechanism.measures else request.max_keys_per_unit,
+        keys=0 if measured else request.max_keys_per_unit,
         resources=COUNTING,
         cost="" if request.statistics is None else _shares_in_words(request.statistics),
         expect=f"{expect}{told}",
@@ -155,6 +157,16 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
 def _shares_in_words(asked: Statistics) -> str:
     shares = ", ".join(f"{name} {100 * float(share):.3g} %" for name, share in asked.parts.items())
     return f"Shares of the budget: {shares}."
+
+
+def _expected(spec: Spec, *, measured: bool) -> str:
+    """From which counts on keys are released, in words; where sizes are measured, for units of some sizes."""
+    if not measured:
+        return expected(spec.planned_law)
+    sizes = (3, 10, 30)
+    counts = [spec.law_for_size(size).first_frequency(Fraction(1, 2)) for size in sizes]
+    listed = ", ".join(f"{count:,} if all units have {size} keys" for size, count in zip(sizes, counts, strict=True))
+    return f"A key is reported half the time at count {listed}. See dptally plan for more."
 
 
 def _sanitize(arguments: argparse.Namespace) -> None:

@@ -159,6 +159,11 @@ class Law(Reporting):
         """What a reader of a table must know about keys that are listed, or not, in a sentence."""
         return "A key that is not listed may still occur; see what chance it had to appear."
 
+    @property
+    def counted(self) -> str:
+        """What of a unit's keys is counted, in a sentence, where that was measured; empty elsewhere."""
+        return ""
+
     # ---- estimates from reported values ----
 
     @abstractmethod

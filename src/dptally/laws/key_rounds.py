@@ -20,6 +20,7 @@ from dptally.laws.base import Law, as_frequencies, as_frequency, read_flag
 from dptally.laws.inversion import FrequencyEstimates
 from dptally.laws.round_stages import StageLaw, packed, read_stage, unpacked
 from dptally.laws.tables.certified_table import CertifiedTable
+from dptally.laws.unit_sizes import kept_share
 from dptally.privacy.spending import Part
 from dptally.verifiers.declared_profile import DeclaredProfile
 from dptally.verifiers.key_rounds import Scale, certify_key_rounds
@@ -94,6 +95,24 @@ class KeyRounds(Law):
     def most_keys(self) -> int:
         """The largest number of keys of one unit in any stage."""
         return max([law.weights.high for law in self.rounds] + [self.counts.differing if self.counts else 1])
+
+    @property
+    def kept_share(self) -> float | None:
+        """About which share of the units that have found keys is counted, from released sizes; None if not measured."""
+        measured = [law for law in self.stages if law.kind == "sizes"]
+        if self.counts is None or len(self.sizes) != len(measured) or self.stages[-2].kind != "sizes":
+            return None
+        return kept_share(self.sizes[-1], measured[-1].deviation, self.counts.differing)
+
+    @property
+    def counted(self) -> str:
+        """Units per key after bounding, and about how many of them that is."""
+        if self.counts is None:
+            return ""
+        share = (
+            "" if self.kept_share is None else f", about {self.kept_share:.0%} of all by the released sizes of units"
+        )
+        return f"A count is of units after bounding: at most {self.counts.differing} released keys of a unit{share}."
 
     # ---- facts ----
 

@@ -21,6 +21,7 @@ from dptally.errors import PrivacyViolation
 from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
 from dptally.laws.statistics_law import StatisticsLaw
 from dptally.laws.tables.reporting_curve import Chain, Shape, Weights, propose
+from dptally.laws.unit_sizes import SIZES, likely_units
 from dptally.verifiers.key_rounds import Scale, check_stage
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SIZES", "RoundsPlan", "Stage", "plan_for"]
 
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Upper ends of the bins of unit sizes; the last bin has all larger units, too."""
 _ROUNDS = (0.04, 0.16, 0.80)  # shares of what is spent on selection
 _NEW_KEYS = (0.10, 0.25, 0.65)  # of the chance that a unit shows a key of its own
 _MEASURED = (0.003, 0.004, 0.010)  # shares of the whole for the sizes before each round
@@ -37,7 +36,6 @@ _COUNTS, _FOUND_SIZES = 0.245, 0.005  # shares of the whole for counts, and for 
 _OWN_KEYS = 0.5  # the chance that a unit shows a key of its own, over delta
 _REFERENCES = ((1, 0.98), (2, 0.942), (8, 0.965), (32, 1.0), (128, 1.02))
 """Keys of a unit in laws that functions are declared from, each with what it may take of the budget."""
-_NOISE = 2.0  # deviations up to which a tail of bins counts as empty
 _FEW = 0.2  # a round with a smaller share is not the last
 _SPREAD = 8  # the largest ratio of the two sizes of a round
 _UNKNOWN = Weights.between(8, 32)  # sizes of a round where no bin stands out
@@ -168,20 +166,8 @@ class RoundsPlan:
         return SIZES[int(np.argmax(reached >= _KEPT))]
 
     def _units(self, place: int, counts: Sequence[int]) -> NDArray[np.float64]:
-        """Units by size, about: the largest bin is the last from which on more units are counted than noise explains.
-
-        Single bins of large sizes would be taken for units where they are noise; whole tails are not.
-        """
-        noisy = np.array(counts, dtype=np.float64)
-        tails = np.cumsum(noisy[::-1])[::-1]
-        expected = self.size_law(place).deviation * np.sqrt(np.arange(len(noisy), 0, -1))
-        beyond = np.flatnonzero(tails > _NOISE * expected)
-        units = np.zeros(len(noisy))
-        if len(beyond):
-            last = int(beyond[-1])
-            units[:last] = np.maximum(noisy[:last], 0)
-            units[last] = tails[last]
-        return units
+        """Units by size, about."""
+        return likely_units(counts, self.size_law(place).deviation)
 
     # ---- functions ----
 

@@ -206,6 +206,16 @@ class Spec:
         """The law that tells the chance of a key to be released."""
         return self.law
 
+    def law_for_size(self, keys: int) -> Any:
+        """The law if every unit had so many keys, for a mechanism that measures sizes; the planned one elsewhere."""
+        del keys
+        return self.planned_law
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """Stages and what share of the budget each gets, about, where there are several."""
+        return ()
+
     note: str = ""
     """What else to know when planning, in a sentence."""
     at_least: bool = False

@@ -49,6 +49,7 @@ class Setting:
     delta: Fraction  # for the unit; 0 for mechanisms over a universe alone
     max_keys_per_unit: int = 1
     by_unit: bool = False  # whether rows belong to units of a column, of which a unit may have several
+    measured: bool = False  # whether the keys of units have no stated bound, for a mechanism that measures them
     values: bool = True
     sampling: Scheme | None = None
     capacity: int = USUAL_CAPACITY  # of sketches, of sparse and compact releases
@@ -203,6 +204,7 @@ def spec_for(name: str, setting: Setting) -> Spec:
         values=setting.values,
         sampling=setting.sampling,
         total=setting.rows,
+        measured=setting.measured,
     )
     return chosen(**options).plan(request)
 

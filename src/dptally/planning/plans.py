@@ -41,6 +41,15 @@ class PlanLine:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What to expect where the keys of units are measured: nothing but a column of units is stated."""
+
+    mechanism: str  # its name
+    shares: tuple[tuple[str, float], ...]  # stages, and about which share of the budget each gets
+    sizes: tuple[tuple[int, Forecast], ...]  # keys of every unit, supposed, and what they lead to
+
+
+@dataclass(frozen=True)
 class Plan:
     """The forecast for every mechanism that applies.
 
@@ -61,6 +70,7 @@ class Plan:
         recommendation: the same as a sentence, with the reason.
         need: the answer to an inverse question, or None.
         mechanisms: the laws that forecasts were made from.
+        measured: the default for units, where `unit` was given and no `max_keys_per_unit`; None elsewhere.
     """
 
     epsilon: Fraction
@@ -79,6 +89,7 @@ class Plan:
     recommendation: str
     need: Need | None = None
     mechanisms: tuple[Planned, ...] = field(default=(), repr=False)
+    measured: Measured | None = None
 
     @property
     def sentence(self) -> str:
@@ -220,6 +231,7 @@ class Plan:
             "recommended": self.recommended,
             "recommendation": self.recommendation,
             "need": None if self.need is None else self.need.describe(),
+            "measured": None if self.measured is None else asdict(self.measured),
             "curves": {name: column.to_list() for name, column in self.curves().to_dict().items()},
         }
 

@@ -379,11 +379,12 @@ class TableRelease(Release):
         """The first n keys, and how frequent all of them are."""
         first = self.table(confidence=confidence).head(n)
         spread = self._distribution()
+        more = (f"... and {len(self) - len(first):,} more, by key.",) if len(self) > len(first) > 0 else ()
         return Summary(
             title=f"{len(self):,} released keys by {', '.join(self.key)}",
             rows=self.for_people(first),
             words=len(self.key),
-            notes=(f"... and {len(self) - len(first):,} more, by key.",) if len(self) > len(first) > 0 else (),
+            notes=(*more, self.law.counted) if self.law.counted else more,
             bars=tuple((f"{low:,} - {high:,}" if high else "0", keys) for low, high, keys in spread),
             answers={
                 "rows": first,

@@ -109,6 +109,8 @@ def _reading(release: TableRelease, level: object) -> list[Child]:
     if release.guarantee.unit is not None:
         estimate += " A frequency is the number of units that count for the key, not of rows."
     notes: list[Child] = [estimate, release.top_in_words(confidence=level), release.law.reading]
+    if release.law.counted:
+        notes.append(release.law.counted)
     if release.guarantee.sketch_capacity is not None:
         notes.append(f"Counts were kept in a sketch of bounded memory. {release.sketch_error()}")
     return notes

@@ -27,6 +27,7 @@ __all__ = ["Rounds", "RoundsSpec"]
 _LARGEST_BOUND = SIZES[-1]
 _LAST = ("found_counts", "found_statistics")
 _SMALLEST_EPSILON = Fraction(1, 50)
+_LIKELY_SIZE = 8  # keys of a unit, for plans where none is stated
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class RoundsSpec(Spec):
         last = None if statistics is None else float(1 - statistics.parts["selection"])
         self.plan = plan_for(epsilon, delta, values=values, bound=bound, last=last)
         self._asked: list[Question] = []
-        law = self._expected(bound)
+        law = self.law_for_size(bound or _LIKELY_SIZE)
         super().__init__(
             name,
             law,
@@ -126,9 +127,9 @@ class RoundsSpec(Spec):
             max_keys_per_unit=bound or 0,
         )
 
-    def _expected(self, bound: int | None) -> KeyRounds:
+    def law_for_size(self, keys: int) -> KeyRounds:
         """The law for units of like sizes, for plans; what is drawn from follows from what is measured."""
-        size, plan = bound or 8, self.plan
+        size, plan = keys, self.plan
         laws: list[Any] = []
         for place, stage in enumerate(plan.stages):
             if stage.kind == "sizes":
@@ -143,6 +144,11 @@ class RoundsSpec(Spec):
         if self.statistics is None:
             return self.plan.count_law(differing)
         return self.plan.statistics_law(self.statistics, differing, cap)
+
+    @property
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """Of all stages, in order."""
+        return tuple((stage.kind, stage.share) for stage in self.plan.stages)
 
     def _certified(self) -> Certificate:
         """Declared functions, and laws for units of like sizes; laws that are chosen later are verified then."""
