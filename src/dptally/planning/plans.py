@@ -61,6 +61,7 @@ class Plan:
         recommendation: the same as a sentence, with the reason.
         need: the answer to an inverse question, or None.
         mechanisms: the laws that forecasts were made from.
+        statistics: how far off sums, means and totals are, in words; empty where none were asked for.
     """
 
     epsilon: Fraction
@@ -79,6 +80,7 @@ class Plan:
     recommendation: str
     need: Need | None = None
     mechanisms: tuple[Planned, ...] = field(default=(), repr=False)
+    statistics: str = ""
 
     @property
     def sentence(self) -> str:
@@ -121,6 +123,7 @@ class Plan:
         parts += [self.sentence, self.supposed]
         if self.recommendation not in self.sentence:
             parts.append(f"Recommendation: {self.recommendation}")
+        parts += [self.statistics] if self.statistics else []
         names, *rows = self.cells()
         widths = [max(len(row[place]) for row in (names, *rows)) for place in range(len(names))]
         lines = [
@@ -220,6 +223,7 @@ class Plan:
             "recommended": self.recommended,
             "recommendation": self.recommendation,
             "need": None if self.need is None else self.need.describe(),
+            "statistics": self.statistics,
             "curves": {name: column.to_list() for name, column in self.curves().to_dict().items()},
         }
 
