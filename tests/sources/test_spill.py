@@ -19,7 +19,7 @@ import pytest
 import dptally
 
 ROOT = Path(__file__).parents[2]
-LARGEST_OVERHEAD = 260e6  # bytes of a process that has imported everything, and of batches on their way
+LARGEST_OVERHEAD = 300e6  # bytes of a process that has imported everything, and of batches on their way
 
 
 @pytest.fixture(scope="module")
