@@ -121,8 +121,10 @@ class TableRelease(Release):
         return pl.DataFrame(pl.from_arrow(self.to_arrow(confidence=confidence)))
 
     def for_people(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows; without values, their keys alone."""
-        return rows if self.law.values else rows.select(self.key)
+        """The rows; without values, their keys alone; sums and means with few digits."""
+        import polars as pl
+
+        return rows.with_columns(pl.col(pl.Float64).round_sig_figs(5)) if self.law.values else rows.select(self.key)
 
     # ---- questions ----
 

@@ -49,9 +49,10 @@ class Bar:
     upper: float
 
 
-def bars_of(top: pl.DataFrame, keys: int) -> list[Bar]:
-    """The rows of `Release.top`, whose first columns hold the key."""
-    columns = [top.get_column(name).to_list() for name in ("estimate", "lower", "upper")]
+def bars_of(top: pl.DataFrame, keys: int, of: str | None = None) -> list[Bar]:
+    """The rows of `Release.top`, whose first columns hold the key: counts, or the sum or mean of a name."""
+    names = ("estimate", "lower", "upper") if of is None else (of, f"{of}_lower", f"{of}_upper")
+    columns = [top.get_column(name).to_list() for name in names]
     labels = (
         " · ".join(key_label(part, longest=_LONGEST_LABEL) or "(empty)" for part in row[:keys])
         for row in top.iter_rows()
@@ -59,25 +60,33 @@ def bars_of(top: pl.DataFrame, keys: int) -> list[Bar]:
     return [Bar(label, *map(float, numbers)) for label, *numbers in zip(labels, *columns, strict=True)]
 
 
-def bar_chart(bars: Sequence[Bar], confidence: str) -> Chart:
-    """Bars for estimates, lines for confidence intervals."""
+def bar_chart(bars: Sequence[Bar], confidence: str, of: str | None = None, *, number: int = 0) -> Chart:
+    """Bars for estimates, lines for confidence intervals: of counts, or of a sum or mean of this name."""
     bottom = _ROW * len(bars) + 4
     canvas = Canvas(_WIDTH, bottom + 36)
-    x = Linear(0, max(bar.upper for bar in bars) or 1, _LABELS, _WIDTH - 58)
+    x = Linear(min(0, *(bar.lower for bar in bars)), max(bar.upper for bar in bars) or 1, _LABELS, _WIDTH - 58)
     for tick in x.ticks(4):
         canvas.line(x(tick), 2, x(tick), bottom, "grid")
         canvas.text(x(tick), bottom + 15, short_number(tick), side="middle")
     for place, bar in enumerate(bars):
         y = _ROW * place + 4
-        tip = f"{bar.label}: {bar.estimate:,.0f} ({bar.lower:,.0f} to {bar.upper:,.0f})"
-        canvas.box(x(0), y + 2, x(bar.estimate) - x(0), _ROW - 6, "wash", tip=tip)
+        told, lower, upper = ((f"{part:,.0f}" if of is None else f"{part:,.4g}") for part in _parts(bar))
+        start, end = sorted((x(0), x(bar.estimate)))
+        canvas.box(start, y + 2, end - start, _ROW - 6, "wash", tip=f"{bar.label}: {told} ({lower} to {upper})")
         canvas.line(x(bar.lower), y + _ROW / 2 - 1, x(bar.upper), y + _ROW / 2 - 1, "bound")
         canvas.dot(x(bar.estimate), y + _ROW / 2 - 1, 2.8)
         canvas.text(_LABELS - 8, y + _ROW / 2 + 3, shorten(bar.label, _LABELS - 8), "label", "end")
-        canvas.text(x(bar.upper) + 7, y + _ROW / 2 + 3, f"{bar.estimate:,.0f}", "number")
-    canvas.text((x.start + x.end) / 2, bottom + 32, "estimated count", side="middle")
+        canvas.text(x(bar.upper) + 7, y + _ROW / 2 + 3, told, "number")
+    what = "estimated count" if of is None else key_label(of, longest=_LONGEST_LABEL)
+    canvas.text((x.start + x.end) / 2, bottom + 32, what, side="middle")
     caption = f"Bars are estimates; lines are {confidence} confidence intervals that hold after sorting by value."
+    if of is not None:
+        return canvas.chart(f"statistic-{number}", f"{what} of the most frequent keys", caption)
     return canvas.chart("top-keys", f"The {len(bars)} most frequent keys" if len(bars) > 1 else "The key", caption)
+
+
+def _parts(bar: Bar) -> tuple[float, float, float]:
+    return bar.estimate, bar.lower, bar.upper
 
 
 def rank_chart(rows: Sequence[tuple[float, float, float]], curve: ReportingCurve, *, of: str = "keys") -> Chart:

@@ -10,6 +10,7 @@ from dptally.laws.reporting_curves import ReportingCurve, reporting_curve
 from dptally.report.charts import bar_chart, bars_of, chance_chart, rank_chart
 from dptally.report.contents import Asked, Report, Section, command, facts, figure, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, listed, tag
+from dptally.report.of_statistics import statistics_section, total_tiles
 from dptally.report.words import page_about, percent, shell_word
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def report_of_table(release: TableRelease, asked: Asked) -> Report:
     curve = reporting_curve(release.law)
     charts: list[Chart] = []
     sections = [_keys_section(release, asked.n, percent(float(level)), level, charts)]
+    if release.law.statistics is not None:
+        sections.append(statistics_section(release, asked, charts))
     if release.law.values and len(release):
         sections.append(_frequencies_section(release, curve, level, charts))
     sections.append(_chance_section(release, curve, charts))
@@ -38,6 +41,7 @@ def report_of_table(release: TableRelease, asked: Asked) -> Report:
     tiles = [(f"{len(release):,}", "released key" if len(release) == 1 else "released keys")]
     if curve.hides and curve.likely:
         tiles.append((f"{curve.likely:,}", "frequency from which 95 % of keys appear"))
+    tiles += total_tiles(release)
     return page_about(
         release, asked, heading=heading, summary=_summary(release), tiles=tiles, sections=sections, charts=charts
     )
@@ -200,6 +204,10 @@ def _question(asked: str, answer: Sum, line: str, released: int) -> Markup:
     if answer.lower < answer.upper:
         sure = percent(answer.confidence)
         words.append(f"; {sure} confidence interval from {answer.lower:,.0f} to {answer.upper:,.0f}")
+    if answer.total is not None:
+        total, low, high = (f"{part:,.0f}" for part in answer.total)
+        words.append(f". All keys, released or not, add up to {total} (from {low} to {high}).")
+        return join(tag("h3", asked), paragraph(words), command(line))
     words.append(
         ". No key is left out: all keys of the public list are released."
         if answer.complete
