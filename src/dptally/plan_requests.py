@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dptally.errors import InvalidParameter
 from dptally.exact import as_count, as_delta, as_epsilon, as_fraction
+from dptally.laws.choosing import choose_mechanism
 from dptally.laws.registry import mechanism_class, mechanism_names
 from dptally.laws.sampling_schemes import Scheme
 from dptally.laws.weighted_sample import WeightedSample
@@ -23,6 +24,7 @@ from dptally.planning.populations import Population, example_population, listed_
 from dptally.planning.requirements import Need, Sought, find_need, settled
 from dptally.planning.universes import AskedFor, UniversePlan, compare_over_universe
 from dptally.privacy.composition import LARGEST_UNIT, share_between_keys
+from dptally.request import read_request
 from dptally.universes import read_universe
 
 _UNIT_SIZES = (1, 3, 10, 30)
@@ -54,6 +56,9 @@ def plan(
     mechanisms: Sequence[str] | None = None,
     frequency: int | None = None,
     probability: float | str | Fraction | None = None,
+    sums: Mapping[str, Any] | None = None,
+    means: Mapping[str, Any] | None = None,
+    totals: bool = False,
 ) -> Plan | UniversePlan:
     """Say for every mechanism which keys are reported, how many, how good estimates are, and what it costs.
 
@@ -86,6 +91,9 @@ def plan(
         mechanisms: names, to leave out the others.
         frequency: the inverse question: of keys that are to be reported.
         probability: with which; text may be a percentage, as "95%".
+        sums: columns with ranges, as in `publish`, to see how far off they are; so for `means`.
+        means: as in `publish`.
+        totals: as in `publish`.
 
     Returns:
         Plan: or a `UniversePlan` with a universe. For an inverse question it has `need`, and is made for the answer;
@@ -159,6 +167,7 @@ def plan(
         "left_out": left_out,
         "need": need,
         "mechanisms": planned,
+        "statistics": _noise(setting, sums=sums, means=means, totals=totals),
     }
     if unit is not None and max_keys_per_unit is None and not pure and sampling is None and not inverse:
         facts["measured"] = _measured(setting, mechanisms, suppose, float(part))
@@ -184,6 +193,17 @@ def _measured(
         )
         return Measured(name, spec.shares, sizes)
     return None
+
+
+def _noise(setting: Setting, **asked: Any) -> str:
+    """How far off sums, means and totals are, in words; empty where none are asked for."""
+    request = read_request(
+        epsilon=setting.epsilon, delta=setting.delta, max_keys_per_unit=setting.max_keys_per_unit, unit="unit", **asked
+    )
+    if request.statistics is None:
+        return ""
+    words: str = choose_mechanism(request).mechanism.plan(request).law.statistics.noise_in_words()
+    return words
 
 
 def _suppose(

@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "shares of nothing": ({"totals": True, "shares": {"sum_x": 0.1}}, "shares names 'sum_x', which is none of"),
     "shares above 1": ({"totals": True, "shares": {"counts": 1.1}}, "add up to less than 1"),
     "shares alone": ({"shares": {"counts": 0.1}}, "shares are for sums, means"),
-    "rows without a bound": ({"count": "rows"}, "needs max_rows_per_unit_and_key"),
+    "rows without a bound": ({"count": "rows"}, "max_rows_per_unit_and_key is missing"),
     "a bound without rows": ({"max_rows_per_unit_and_key": 3}, "is for count='rows'"),
     "combined": ({"sums": {"amount": (0, 1)}, "combine_rows": "largest"}, "must be 'add' or 'average'"),
     "keys only": ({"totals": True, "values": False}, "come with counts"),

@@ -19,7 +19,6 @@ from dptally.labels import without_credentials
 
 if TYPE_CHECKING:
     from dptally.laws.base import Reporting
-    from dptally.laws.statistics_law import StatisticsLaw
 
 COUNTING = (
     "Time grows with the rows, about a second for ten million where rows are units and several where a column is the "
@@ -174,20 +173,6 @@ def with_ledger(explanation: Explanation, arguments: argparse.Namespace, size: s
         cost=f"{explanation.cost} {ledger}",
         writes=(*explanation.writes, f"{arguments.ledger}: the entry that pays, before sampling begins"),
     )
-
-
-def statistics_in_words(law: StatisticsLaw) -> str:
-    """How far off the numbers of one key are, in words."""
-    columns = law.asked.columns
-    found = [f"the {'count' if law.asked.rows is None else 'rows'} of a key {law.counts.deviation:.3g}"]
-    for statistic in law.asked.asked:
-        place = law.asked.place_of(statistic)
-        noise = law.part("values", place).deviation * columns[place].step
-        over = " over the number of its units" if statistic.kind == "mean" else ""
-        found.append(f"{statistic.name} {noise:.3g}{over}")
-    if law.asked.totals:
-        found.append(f"the number of units {law.part('all_units').deviation:.3g}")
-    return f"Deviation of the noise, where {law.differing} found keys of a unit are counted: {', '.join(found)}."
 
 
 def expected(law: Reporting) -> str:

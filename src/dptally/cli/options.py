@@ -143,12 +143,17 @@ def add_privacy(parser: Parser, *, keys_only: bool = True, pure: bool = False, s
         add_flag(parser, "--keys-only", "release the keys without values")
 
 
-def add_statistics(parser: Parser) -> None:
-    """What is released of found keys beside their counts."""
+def add_columns(parser: Parser) -> None:
+    """Sums and means of columns, and totals."""
     summed = "sum of a column for every key; what each unit has is clipped into the range; repeat"
     add_value(parser, "--sum", "COLUMN:LOW..HIGH", summed, action="append", dest="sums")
     add_value(parser, "--mean", "COLUMN:LOW..HIGH", "the same for a mean over units", action="append", dest="means")
     add_flag(parser, "--totals", "release how many units there are, and what keys that are not released add up to")
+
+
+def add_statistics(parser: Parser) -> None:
+    """What is released of found keys beside their counts."""
+    add_columns(parser)
     rows = "rows that count for one unit and key, with --count rows"
     add_number(parser, "--max-rows-per-unit-and-key", "M", rows)
     combined = "what becomes of several rows of a unit and key (default: add for sums, average for means)"
@@ -159,12 +164,14 @@ def add_statistics(parser: Parser) -> None:
 
 def statistics_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Sums, means, totals and shares, as the library takes them."""
-    return {
-        "sums": _ranges_of("--sum", arguments.sums),
-        "means": _ranges_of("--mean", arguments.means),
-        "shares": _shares_of(arguments.shares),
-        **given(arguments, "totals max_rows_per_unit_and_key combine_rows"),
-    }
+    rules = given(arguments, "max_rows_per_unit_and_key combine_rows")
+    return {**columns_of(arguments), **rules, "shares": _shares_of(arguments.shares)}
+
+
+def columns_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Sums, means and totals, as the library takes them."""
+    sums, means = _ranges_of("--sum", arguments.sums), _ranges_of("--mean", arguments.means)
+    return {"sums": sums, "means": means, "totals": arguments.totals}
 
 
 def _ranges_of(name: str, texts: list[str] | None) -> dict[str, tuple[str, str]] | None:

@@ -31,6 +31,7 @@ def add_commands(commands: Commands) -> None:
     parser = add_command(commands, "plan", _plan, _explain)
     options.add_privacy(parser, pure=True, sought=True)
     options.add_unit_bound(parser, measured=True)
+    options.add_columns(parser)
     add_value(parser, "--universe", "NAME", "all keys there may be, such as ipv4 or words:12")
     add_number(parser, "--capacity", "N", "counters of a sketch, keys of a sparse or compact release (default: 10000)")
     asked = "whether the question is which keys are frequent, or what the count of any given key is"
@@ -93,6 +94,7 @@ def _plan(arguments: argparse.Namespace) -> None:
         values=not arguments.keys_only,
         frequency=frequency,
         probability=probability,
+        **options.columns_of(arguments),
     )
     if page is not None:
         forecast.save_page(page, overwrite=arguments.overwrite)
@@ -131,6 +133,8 @@ def _print_plan(forecast: Plan, *, chart: bool) -> None:
             say(forecast.warning, style="bold red")
     if forecast.recommendation not in forecast.sentence:
         say(f"Recommendation: {forecast.recommendation}", style="bold")
+    if forecast.statistics:
+        say(forecast.statistics)
     say()
     names, *rows = forecast.cells()
     chosen = [row[0] for row in rows]

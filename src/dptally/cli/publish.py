@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptally.cli import options
-from dptally.cli.explain import COUNTING, Explanation, expected, explain_release, statistics_in_words
+from dptally.cli.explain import COUNTING, Explanation, expected, explain_release
 from dptally.cli.outputs import deliver, prepare
 from dptally.cli.parser import Commands, add_choice, add_command, add_flag, add_number, add_value
 from dptally.cli.printing import say, say_guarantee
@@ -134,7 +134,7 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
         why = f" Chosen: {why}"
     else:
         mechanism = read_mechanism(arguments.mechanism, **options.given(arguments, _OF_MECHANISMS))
-    told = "" if request.statistics is None else f" {statistics_in_words(mechanism.plan(request).law.statistics)}"
+    told = "" if request.statistics is None else f" {mechanism.plan(request).law.statistics.noise_in_words()}"
     planned = arguments.universe is None and (scheme is None or scheme.size is None)  # nothing is read, nor a list
     measured = request.measured and mechanism.measures
     expect = _expected(mechanism.plan(request), measured=measured) if planned else ""

@@ -233,7 +233,7 @@ def read_statistics(
     rows = None
     if unit is not None and count == "rows":
         if max_rows_per_unit_and_key is None:
-            raise InvalidParameter("count='rows' needs max_rows_per_unit_and_key, a bound that is public.")
+            raise InvalidParameter("max_rows_per_unit_and_key is missing: count='rows' needs a bound that is public.")
         rows = as_count("max_rows_per_unit_and_key", max_rows_per_unit_and_key, largest=_LARGEST_ROWS)
     elif max_rows_per_unit_and_key is not None:
         raise InvalidParameter("max_rows_per_unit_and_key is for count='rows' and a `unit`.")

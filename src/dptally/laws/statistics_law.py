@@ -171,6 +171,23 @@ class StatisticsLaw:
         """The part that counts units of a key; None where only rows are counted."""
         return next((part for part in self.parts if part.kind in ("count", "units")), None)
 
+    def noise_in_words(self) -> str:
+        """How far off the numbers of one key are, for plans."""
+        columns = self.asked.columns
+        found = [f"the {'count' if self.asked.rows is None else 'rows'} of a key {self.counts.deviation:.3g}"]
+        for statistic in self.asked.asked:
+            place = self.asked.place_of(statistic)
+            noise = self.part("values", place).deviation * columns[place].step
+            if statistic.kind == "sum" and columns[place].centre and self.units is not None:
+                counts = math.hypot(self.units.deviation, self.part("nulls", place).deviation)
+                noise = math.hypot(noise, float(columns[place].centre) * counts)
+            over = " over the number of its units" if statistic.kind == "mean" else ""
+            found.append(f"{statistic.name} {noise:.3g}{over}")
+        if self.asked.totals:
+            found.append(f"the number of units {self.part('all_units').deviation:.3g}")
+        keys = f"{self.differing} found {'key' if self.differing == 1 else 'keys'} of a unit"
+        return f"Deviation of the noise, where {keys} are counted: {', '.join(found)}."
+
     @property
     def column_names(self) -> tuple[str, ...]:
         """All columns that statistics have in a file, beside those of every release."""

@@ -71,6 +71,7 @@ class Plan:
         need: the answer to an inverse question, or None.
         mechanisms: the laws that forecasts were made from.
         measured: the default for units, where `unit` was given and no `max_keys_per_unit`; None elsewhere.
+        statistics: how far off sums, means and totals are, in words; empty where none were asked for.
     """
 
     epsilon: Fraction
@@ -90,6 +91,7 @@ class Plan:
     need: Need | None = None
     mechanisms: tuple[Planned, ...] = field(default=(), repr=False)
     measured: Measured | None = None
+    statistics: str = ""
 
     @property
     def sentence(self) -> str:
@@ -132,6 +134,7 @@ class Plan:
         parts += [self.sentence, self.supposed]
         if self.recommendation not in self.sentence:
             parts.append(f"Recommendation: {self.recommendation}")
+        parts += [self.statistics] if self.statistics else []
         names, *rows = self.cells()
         widths = [max(len(row[place]) for row in (names, *rows)) for place in range(len(names))]
         lines = [
@@ -232,6 +235,7 @@ class Plan:
             "recommendation": self.recommendation,
             "need": None if self.need is None else self.need.describe(),
             "measured": None if self.measured is None else asdict(self.measured),
+            "statistics": self.statistics,
             "curves": {name: column.to_list() for name, column in self.curves().to_dict().items()},
         }
 

@@ -70,7 +70,7 @@ def bar_chart(bars: Sequence[Bar], confidence: str, of: str | None = None, *, nu
         canvas.text(x(tick), bottom + 15, short_number(tick), side="middle")
     for place, bar in enumerate(bars):
         y = _ROW * place + 4
-        told, lower, upper = ((f"{part:,.0f}" if of is None else f"{part:,.4g}") for part in _parts(bar))
+        told, lower, upper = (told_number(part, counts=of is None) for part in _parts(bar))
         start, end = sorted((x(0), x(bar.estimate)))
         canvas.box(start, y + 2, end - start, _ROW - 6, "wash", tip=f"{bar.label}: {told} ({lower} to {upper})")
         canvas.line(x(bar.lower), y + _ROW / 2 - 1, x(bar.upper), y + _ROW / 2 - 1, "bound")
@@ -83,6 +83,11 @@ def bar_chart(bars: Sequence[Bar], confidence: str, of: str | None = None, *, nu
     if of is not None:
         return canvas.chart(f"statistic-{number}", f"{what} of the most frequent keys", caption)
     return canvas.chart("top-keys", f"The {len(bars)} most frequent keys" if len(bars) > 1 else "The key", caption)
+
+
+def told_number(number: float, *, counts: bool = False) -> str:
+    """A number for people: whole where it is a count or large, else with four digits."""
+    return f"{number:,.0f}" if counts or abs(number) >= 1000 else f"{number:,.4g}"
 
 
 def _parts(bar: Bar) -> tuple[float, float, float]:

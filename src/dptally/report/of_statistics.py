@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dptally.labels import key_label
-from dptally.report.charts import bar_chart, bars_of
+from dptally.report.charts import bar_chart, bars_of, told_number
 from dptally.report.contents import Asked, Section, figure, number_table, paragraph
 from dptally.report.markup import Child, Markup, join, tag
 from dptally.report.words import percent
@@ -74,7 +74,7 @@ def _column(release: TableRelease, n: int, name: str, level: object, sure: str) 
     rows: list[list[Child]] = []
     for key, found in zip(top.iter_rows(), numbers, strict=True):
         labels = [tag("bdi", key_label(part, longest=_LONGEST) or "(empty)") for part in key[:keys]]
-        rows.append([*labels, *(f"{number:,.5g}" for number in found)])
+        rows.append([*labels, *map(told_number, found)])
     shown = key_label(name, longest=40)
     columns = [*(key_label(each, longest=40) for each in release.key), shown, "At least", "At most"]
     caption = f"{shown} of the {len(rows):,} most frequent keys, with {sure} confidence intervals that hold together."
