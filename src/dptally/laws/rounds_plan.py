@@ -31,8 +31,11 @@ _NEW_KEYS = (0.10, 0.25, 0.65)  # of the chance that a unit shows a key of its o
 _MEASURED = (0.003, 0.004, 0.010)  # shares of the whole for the sizes before each round
 _COUNTS, _FOUND_SIZES = 0.245, 0.005  # shares of the whole for counts, and for how many found keys units have
 _OWN_KEYS = 0.5  # the chance that a unit shows a key of its own, over delta
-_REFERENCES = ((1, 0.98), (2, 0.942), (8, 0.965), (32, 1.0), (128, 1.02))
-"""Keys of a unit in laws that functions are declared from, each with what it may take of the budget."""
+_REFERENCES = (1, 2, 8, 32, 128)
+"""Keys of a unit in laws that functions are declared from."""
+_HIGHER, _HIGHEST = 0.07, 1.2
+"""By how much of epsilon, and at most, the order is higher where one function is declared for units of all sizes: laws
+for few keys prefer it, and the larger epsilon, the fewer keys units have left in the last round."""
 _NOISE = 2.0  # deviations up to which a tail of bins counts as empty
 _FEW = 0.2  # a round with a smaller share is not the last
 _SPREAD = 8  # the largest ratio of the two sizes of a round
@@ -67,7 +70,8 @@ class RoundsPlan:
         self.chain = Chain(float(epsilon), float(delta))
         self.scale = Scale(self.chain.density, self.chain.below, self.chain.above)
         self.stages = _stages(values=values, measured=bound is None)
-        self._order = Shape.order_for(float(epsilon), float(delta))
+        higher = 1.0 if bound else min(1 + _HIGHER * float(epsilon), _HIGHEST)
+        self._order = higher * Shape.order_for(float(epsilon), float(delta))
         self._divergence, self.declared = self._largest()
 
     # ---- the laws of stages ----
@@ -191,7 +195,7 @@ class RoundsPlan:
 
     def _functions(self, divergence: float) -> list[list[int]]:
         chain, function, found = self.chain, self.chain.end(), []
-        references = _REFERENCES if self.bound is None else ((self.bound, 1.0),)
+        references = _REFERENCES if self.bound is None else (self.bound,)
         for place in reversed(range(len(self.stages))):
             stage, shift = self.stages[place], math.sqrt(2 * self.stages[place].share * divergence / self._order)
             if stage.kind == "counts":
@@ -199,10 +203,8 @@ class RoundsPlan:
             elif stage.kind == "sizes":
                 function = chain.coin(function, shift)
             else:
-                curves = [
-                    propose(Weights.between(size, size), self._shape(place, part * divergence))
-                    for size, part in references
-                ]
+                shape = self._shape(place, divergence)
+                curves = [propose(Weights.between(size, size), shape) for size in references]
                 function = np.max([chain.round(function, curve) for curve in curves], axis=0)
             found.append(chain.declared(function))
             function = chain.at_all_points(found[-1])
