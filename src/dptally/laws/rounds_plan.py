@@ -119,17 +119,18 @@ class RoundsPlan:
         sizes, shape = np.array(SIZES), self._shape(place, self._divergence)
         largest = SIZES[int(np.flatnonzero(units)[-1])]
 
-        def smallest_count(weights: Weights, half: float) -> float:
-            kept = np.minimum(sizes, weights.high)
+        def smallest_count(low: int, high: int) -> float:
+            weights = _roughly(low, high)
+            kept = np.minimum(sizes, high)
+            half = _half_point(low, high, shape)
             return half * weights.multiple / float(units @ (kept * weights.of_keys[kept]))
 
         # Before the last round little is at stake, and curves are long: two spreads of sizes are enough.
         spans = [(low, high) for high in SIZES for low in SIZES if low <= high <= low * _SPREAD and high <= largest]
         if self.stages[place].share < _FEW:
             spans = [(low, high) for low, high in spans if high in (low, 4 * low)]
-        halves = [_half_point(*span, shape) for span in spans]
-        tried = [(Weights.between(*span, half), half) for span, half in zip(spans, halves, strict=True)]
-        return min(tried, key=lambda each: smallest_count(*each))[0]
+        low, high = min(spans, key=lambda span: smallest_count(*span))
+        return Weights.between(low, high, _half_point(low, high, shape))
 
     def counted(self, counts: Sequence[int] | None) -> int:
         """How many found keys of a unit are counted, from released counts of units by their number of found keys."""
@@ -219,7 +220,12 @@ def plan_for(epsilon: Fraction, delta: Fraction, *, values: bool, bound: int | N
 
 @lru_cache(maxsize=4096)
 def _half_point(low: int, high: int, shape: Shape) -> float:
-    return propose(Weights(low, high, 2 if low < high else 1), shape, half_only=True).half
+    return propose(_roughly(low, high), shape, half_only=True).half
+
+
+def _roughly(low: int, high: int) -> Weights:
+    """Weights to compare sizes by: fine enough that no pair of sizes gains by how its weights are rounded."""
+    return Weights(low, high, 4 if low < high else 1)
 
 
 def _stages(*, values: bool, measured: bool) -> tuple[Stage, ...]:
