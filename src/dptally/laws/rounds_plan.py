@@ -34,8 +34,11 @@ _NEW_KEYS = (0.10, 0.25, 0.65)  # of the chance that a unit shows a key of its o
 _MEASURED = (0.003, 0.004, 0.010)  # shares of the whole for the sizes before each round
 _COUNTS, _FOUND_SIZES = 0.245, 0.005  # shares of the whole for counts, and for how many found keys units have
 _OWN_KEYS = 0.5  # the chance that a unit shows a key of its own, over delta
-_REFERENCES = ((1, 0.98), (2, 0.942), (8, 0.965), (32, 1.0), (128, 1.02))
-"""Keys of a unit in laws that functions are declared from, each with what it may take of the budget."""
+_REFERENCES = (1, 2, 8, 32, 128)
+"""Keys of a unit in laws that functions are declared from."""
+_HIGHER, _HIGHEST = 0.07, 1.2
+"""By how much of epsilon, and at most, the order is higher where one function is declared for units of all sizes: laws
+for few keys prefer it, and the larger epsilon, the fewer keys units have left in the last round."""
 _FEW = 0.2  # a round with a smaller share is not the last
 _SPREAD = 8  # the largest ratio of the two sizes of a round
 _UNKNOWN = Weights.between(8, 32)  # sizes of a round where no bin stands out
@@ -72,7 +75,8 @@ class RoundsPlan:
         self.chain = Chain(float(epsilon), float(delta))
         self.scale = Scale(self.chain.density, self.chain.below, self.chain.above)
         self.stages = _stages(values=values, bound=bound, last=last)
-        self._order = Shape.order_for(float(epsilon), float(delta))
+        higher = 1.0 if bound else min(1 + _HIGHER * float(epsilon), _HIGHEST)
+        self._order = higher * Shape.order_for(float(epsilon), float(delta))
         self._divergence, self.declared = self._largest()
 
     # ---- the laws of stages ----
@@ -131,17 +135,18 @@ class RoundsPlan:
         sizes, shape = np.array(SIZES), self._shape(place, self._divergence)
         largest = SIZES[int(np.flatnonzero(units)[-1])]
 
-        def smallest_count(weights: Weights, half: float) -> float:
-            kept = np.minimum(sizes, weights.high)
+        def smallest_count(low: int, high: int) -> float:
+            weights = _roughly(low, high)
+            kept = np.minimum(sizes, high)
+            half = _half_point(low, high, shape)
             return half * weights.multiple / float(units @ (kept * weights.of_keys[kept]))
 
         # Before the last round little is at stake, and curves are long: two spreads of sizes are enough.
         spans = [(low, high) for high in SIZES for low in SIZES if low <= high <= low * _SPREAD and high <= largest]
         if self.stages[place].share < _FEW:
             spans = [(low, high) for low, high in spans if high in (low, 4 * low)]
-        halves = [_half_point(*span, shape) for span in spans]
-        tried = [(Weights.between(*span, half), half) for span, half in zip(spans, halves, strict=True)]
-        return min(tried, key=lambda each: smallest_count(*each))[0]
+        low, high = min(spans, key=lambda span: smallest_count(*span))
+        return Weights.between(low, high, _half_point(low, high, shape))
 
     def counted(self, counts: Sequence[int] | None) -> int:
         """How many found keys of a unit are counted, from released counts of units by their number of found keys."""
@@ -206,7 +211,7 @@ class RoundsPlan:
 
     def _functions(self, divergence: float) -> list[list[int]]:
         chain, function, found = self.chain, self.chain.end(), []
-        references = _REFERENCES if self.bound is None else ((self.bound, 1.0),)
+        references = _REFERENCES if self.bound is None else (self.bound,)
         for place in reversed(range(len(self.stages))):
             stage, shift = self.stages[place], math.sqrt(2 * self.stages[place].share * divergence / self._order)
             if stage.kind == "counts":  # or more, with noise for the same shift
@@ -214,10 +219,8 @@ class RoundsPlan:
             elif stage.kind == "sizes":
                 function = chain.coin(function, shift)
             else:
-                curves = [
-                    propose(Weights.between(size, size), self._shape(place, part * divergence))
-                    for size, part in references
-                ]
+                shape = self._shape(place, divergence)
+                curves = [propose(Weights.between(size, size), shape) for size in references]
                 function = np.max([chain.round(function, curve) for curve in curves], axis=0)
             found.append(chain.declared(function))
             function = chain.at_all_points(found[-1])
@@ -234,7 +237,12 @@ def plan_for(
 
 @lru_cache(maxsize=4096)
 def _half_point(low: int, high: int, shape: Shape) -> float:
-    return propose(Weights(low, high, 2 if low < high else 1), shape, half_only=True).half
+    return propose(_roughly(low, high), shape, half_only=True).half
+
+
+def _roughly(low: int, high: int) -> Weights:
+    """Weights to compare sizes by: fine enough that no pair of sizes gains by how its weights are rounded."""
+    return Weights(low, high, 4 if low < high else 1)
 
 
 def _stages(*, values: bool, bound: int | None, last: float | None) -> tuple[Stage, ...]:
