@@ -561,8 +561,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_the_future_is_refused() -> None:
     """A newer version says so."""
     whole = bytearray(MisraGriesSketch(3).to_bytes())
-    whole[16] = 4
-    with pytest.raises(InvalidSource, match="format version 4, and this dptally reads versions up to 3; a newer"):
+    whole[16] = 5
+    with pytest.raises(InvalidSource, match="format version 5, and this dptally reads versions up to 4; a newer"):
         MisraGriesSketch.from_bytes(signed(bytes(whole[:-32])))
 
 
