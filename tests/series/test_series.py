@@ -268,6 +268,15 @@ def test_hidden_keys_are_tested_in_every_period(tmp_path: Path) -> None:
     assert later > first
 
 
+def test_a_filter_is_obeyed_and_named(tmp_path: Path) -> None:
+    """Rows are filtered before units are bounded, and the release of the period says so."""
+    series = Series.create(tmp_path / "s", **EASY, periods=5)
+    release = series.add(rows(("tea", range(900))), period=1, where="user < 400")
+    assert totals(release.table())["tea"] == pytest.approx(400, abs=25)
+    assert "Only rows with 'user < 400' were read" in str(release.guarantee)
+    assert release.verify() == series.certificate
+
+
 def test_a_sealed_series_keeps_what_was_released(tmp_path: Path) -> None:
     """And nothing else: neither the secret, nor units, nor keys that were not published."""
     place = tmp_path / "s"

@@ -140,7 +140,7 @@ def _add(arguments: argparse.Namespace) -> None:
     series = _opened(arguments)
     number = series.commit(
         options.source_of(arguments),
-        **options.given(arguments, "period format memory_limit table query"),
+        **options.given(arguments, f"period format memory_limit table query {options.FILTER}"),
         types=options.types_of(arguments),
     )
     release = series.release(arguments.period)
