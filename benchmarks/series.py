@@ -29,7 +29,7 @@ def errors() -> None:
     tree = float(single.sigma) * math.sqrt((365).bit_length() * max(t.bit_count() for t in range(1, 366)))
     noise = law.draw_noise(365 * 20_000, dptally.randomness.SeededBits(1)).reshape(20_000, 365)
     measured = float(np.std(noise @ law.totals[::-1]))
-    print(f"deviation of the last total: series {last:.1f} (measured {measured:.1f}), one release {single.sigma:.1f},")
+    print(f"deviation of the last total: series {last:.1f} (measured {measured:.1f}), one release {float(single.sigma):.1f},")
     print(f"ratio {measured / float(single.sigma):.2f}; days added up {each:.1f}; binary tree {tree:.1f}")
 
 
