@@ -28,9 +28,9 @@ def errors() -> None:
     each = float(single.sigma) * math.sqrt(365)
     tree = float(single.sigma) * math.sqrt((365).bit_length() * max(t.bit_count() for t in range(1, 366)))
     noise = law.draw_noise(365 * 20_000, dptally.randomness.SeededBits(1)).reshape(20_000, 365)
-    measured = float(np.std(noise @ law.totals[::-1]))
-    print(f"deviation of the last total: series {last:.1f} (measured {measured:.1f}), one release {float(single.sigma):.1f},")
-    print(f"ratio {measured / float(single.sigma):.2f}; days added up {each:.1f}; binary tree {tree:.1f}")
+    measured, one = float(np.std(noise @ law.totals[::-1])), float(single.sigma)
+    print(f"deviation of the last total: series {last:.1f} (measured {measured:.1f}), one release {one:.1f},")
+    print(f"ratio {measured / one:.2f}; days added up {each:.1f}; binary tree {tree:.1f}")
 
 
 def day(number: int, rows: int) -> pl.DataFrame:
