@@ -11,6 +11,7 @@ The public names, loaded when first used so that importing the package stays che
 - `publish_heavy_hitters(source, key=, epsilon=, ...)` finds frequent strings, as a tree of prefixes;
 - `WeightedSample`, `Stability`, `Gaussian`, `Rounds`, `SampleAndThreshold`, `MisraGries`, `Dense`, `Sparse` and
   `Compact` are mechanisms with their options, for ``publish(mechanism=...)``;
+- `Series.create(path, key=, unit=, periods=, ...)` is a table that grows period by period under one guarantee;
 - `plan(epsilon=, delta=, ...)` says what to expect before any data is read;
 - `Ledger(path, epsilon=, delta=)` is a budget that releases spend, on disk before anything is drawn;
 - `CompactRelease` is what the mechanism "compact" makes; `universes` are sets of keys for mechanisms with delta = 0;
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
     from dptally.releases.compact_release import CompactRelease
     from dptally.releases.prefix_tree import PrefixTree
     from dptally.releases.range_release import RangeRelease
+    from dptally.releases.series_release import SeriesRelease
     from dptally.releases.table_release import TableRelease
+    from dptally.series.series import Series
     from dptally.sketches import MisraGriesSketch, UserMisraGriesSketch, load_sketch, sum_sketches
     from dptally.verifiers.tables import Certificate
 
@@ -91,6 +94,8 @@ __all__ = [
     "Rounds",
     "SampleAndThreshold",
     "SamplingScheme",
+    "Series",
+    "SeriesRelease",
     "Sparse",
     "Stability",
     "TableRelease",
@@ -150,6 +155,8 @@ _HOMES = {
     "SamplingScheme": "dptally.laws.sampling_schemes",
     "register": "dptally.extending",
     "sanitize": "dptally.publishing",
+    "Series": "dptally.series.series",
+    "SeriesRelease": "dptally.releases.series_release",
     "Sparse": "dptally.laws.specs.sparse",
     "Stability": "dptally.laws.specs.stability",
     "sum_sketches": "dptally.sketches",

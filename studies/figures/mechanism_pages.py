@@ -19,6 +19,7 @@ from dptally.laws.field_geometric import choose_law
 from dptally.laws.gaussian_histogram import GaussianHistogram
 from dptally.laws.prefix_plans import plan_trie
 from dptally.laws.sample_and_threshold import SampleAndThreshold
+from dptally.laws.series import plan_series
 from dptally.laws.shared_noise import SharedNoise
 from dptally.laws.specs.rounds import RoundsSpec
 from dptally.laws.stability import Stability
@@ -307,6 +308,22 @@ def _federated() -> list[Panel]:
     return [_reported(curves, "Which keys appear", "devices with the key")]
 
 
+def _series() -> list[Panel]:
+    law, one = plan_series(2, _DELTA, differing=20, periods=365), float(GaussianHistogram(2, _DELTA, 20).sigma)
+    places, levels = range(1, 366, 7), (365).bit_length()
+    noise = [float(law.sigma) * math.sqrt(float(law.totals[:t] @ law.totals[:t])) / one for t in places]
+    curves = {
+        "noise of each day, added up": [(t, math.sqrt(t)) for t in places],
+        "binary tree": [(t, math.sqrt(levels * t.bit_count())) for t in places],
+        "series": list(zip(places, noise, strict=True)),
+    }
+    thresholds = [(t, law.thresholds[t - 1] / (1 << law.bits)) for t in places]
+    return [
+        Panel("Noise of a total, one release = 1", "periods", "deviation", curves, percent=False),
+        Panel("Threshold of new keys", "periods", "noisy total", {"series": thresholds}, percent=False),
+    ]
+
+
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "weighted-sample": _weighted_sample,
     "stability": _stability,
@@ -320,6 +337,7 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "heavy-hitters": _heavy_hitters,
     "ranges": _ranges,
     "federated": _federated,
+    "series": _series,
 }
 
 

@@ -8,6 +8,7 @@ from tests.mutants import (
     key_rounds,
     misra_gries,
     sample_and_threshold,
+    series,
     statistics,
     weighted_sampling,
 )
@@ -22,6 +23,7 @@ FAULTS: tuple[Fault, ...] = (
     *finite_computers.FAULTS,
     *key_rounds.FAULTS,
     *statistics.FAULTS,
+    *series.FAULTS,
     *around.FAULTS,
 )
 

@@ -34,6 +34,7 @@ SIDES = {
     "heavy_hitters": PRIVATE,
     "quantiles": PRIVATE,
     "sketches": PRIVATE,
+    "series": PRIVATE,
     # laws, verifiers, guarantees, releases and what is asked of them
     "laws": PUBLIC,
     "observation_models": PUBLIC,

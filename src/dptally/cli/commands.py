@@ -11,6 +11,7 @@ _MODULES = {
     "publish": "publish sanitize",
     "sketch": "sketch",
     "trees": "heavy-hitters quantile",
+    "series": "series",
     "federated": "federated",
     "ledger": "ledger",
     "read": "show top count sum verify combine",

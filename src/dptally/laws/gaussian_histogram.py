@@ -172,7 +172,7 @@ def calibrate(epsilon: object, delta: object, differing: int) -> tuple[Fraction,
     """
     exact_epsilon, allowed = as_epsilon(epsilon), as_delta(delta) * (1 - Fraction(1, 1 << _ROOM_BITS))
     keys = as_count("differing", differing, largest=LARGEST_DIFFERING)
-    sigma = _round_up(math.sqrt(keys) / _largest_step(float(exact_epsilon), float(allowed)))
+    sigma = round_up(math.sqrt(keys) / largest_step(float(exact_epsilon), float(allowed)))
     quantile = -NormalDist().inv_cdf(-math.expm1(math.log1p(-float(allowed)) / keys))
     threshold = max(2, math.floor(1.5 + quantile * float(sigma)))  # at most one too low
 
@@ -192,7 +192,7 @@ def calibrate(epsilon: object, delta: object, differing: int) -> tuple[Fraction,
 # ---- floating point from here on: used to choose, never to guarantee ----
 
 
-def _largest_step(epsilon: float, allowed: float) -> float:
+def largest_step(epsilon: float, allowed: float) -> float:
     """How far the means of two Gaussian laws of deviation 1 may be apart, for divergence `allowed` at epsilon."""
     low, high = 2.0**-60, 2.0**10
     while high > low * (1 + 2**-50):
@@ -206,7 +206,7 @@ def _phi(point: float) -> float:
     return math.erfc(-point / math.sqrt(2)) / 2
 
 
-def _round_up(sigma: float) -> Fraction:
+def round_up(sigma: float) -> Fraction:
     """The smallest number of 24 bits that is not below sigma."""
     _, exponent = math.frexp(sigma)
     scale = Fraction(2) ** (_SIGMA_BITS - exponent)

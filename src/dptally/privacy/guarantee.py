@@ -57,8 +57,13 @@ CONDITIONS: Mapping[str, int | Fraction | None] = {
     "statistics": 0,
     "totals": 0,
     "rows_per_unit_and_key": 1,
+    "periods": 1,
+    "periods_per_key": 1,
+    "within": 0,
 }
 """Facts that belong to some mechanisms, and what they are where a guarantee does not name them."""
+WITHIN = ("", "day", "week", "month", "period")
+"""Words for the condition `within`."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,9 @@ class Guarantee:
             - statistics: how many sums and means of columns were released for each key.
             - totals: 1 where the number of units and of keys that were not released was, else 0.
             - rows_per_unit_and_key: how many rows of a unit and key were counted at most.
+            - periods: how many periods the series has that the guarantee is for as a whole; 1 for a single release.
+            - periods_per_key: in how many periods of a series a unit counts for one key.
+            - within: 0, or a place in `WITHIN`: what is added or removed are the rows of a unit in one period alone.
     """
 
     epsilon: Fraction
@@ -135,8 +143,8 @@ class Guarantee:
         else:
             keys, are = ("key", "is") if self.max_keys_per_unit == 1 else ("distinct keys", "are")
             rounds = f"In each of {self.rounds} rounds at most" if self.rounds > 1 else "At most"
-            most = f"{rounds} {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
-            bound = f"{most}, chosen uniformly at random, {are} counted."
+            most = f"{rounds} {self.max_keys_per_unit:,} {keys} per {self.unit!r}{self._per_period()}"
+            bound = f"{most}, chosen uniformly at random, {are} counted{self._how_often()}."
         return (
             f"{guarantee_in_words(self.epsilon, self.delta, change=self.change)} {bound}{self._under()}{self._read()} "
             f"Mechanism: {self.mechanism}, verified on the probability table in use."
@@ -149,7 +157,20 @@ class Guarantee:
             return "all elements of one unit"
         if self.unit is None:
             return "one row (or one of a count)"
-        return f"all rows of one {self.unit!r}"
+        within = f" within one {WITHIN[self.within]}" if self.within else ""
+        return f"all rows of one {self.unit!r}{within}"
+
+    def _per_period(self) -> str:
+        """What the bound on the keys of a unit is for, in a series."""
+        if self.within:
+            return f" and {WITHIN[self.within]}"
+        return f" in all {self.periods:,} periods of the series together" if self.mechanism == "series" else ""
+
+    def _how_often(self) -> str:
+        if self.mechanism != "series":
+            return ""
+        often = "one period" if self.periods_per_key == 1 else f"at most {self.periods_per_key:,} periods"
+        return f", each in {often}; all {self.periods:,} periods are released under this one guarantee"
 
     def _read(self) -> str:
         """Which rows were read, if not all."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dptally.errors import DptallyError
 from dptally.exact.parameters import MAX_EPSILON
-from dptally.privacy.guarantee import CONDITIONS, Guarantee, Record
+from dptally.privacy.guarantee import CONDITIONS, WITHIN, Guarantee, Record
 from dptally.verifiers.compact import CompactCertificate
 from dptally.verifiers.tables import Certificate
 
@@ -143,6 +143,9 @@ def _possible(found: Guarantee) -> Guarantee:
         and all(1 <= count <= _LARGEST_COUNT for count in counts)
         and (found.most_distinct_keys is None or 1 <= found.most_distinct_keys <= _LARGEST_COUNT)
         and found.neighbours == _NEIGHBOURS
+        and found.periods >= 1
+        and found.periods_per_key >= 1
+        and 0 <= found.within < len(WITHIN)
     ):
         raise ValueError("no such guarantee")
     return found

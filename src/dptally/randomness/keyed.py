@@ -159,6 +159,31 @@ class WordsOfRows:
         return StreamsOfRows([_Stream(key, private=self.private) for key in keys])
 
 
+class WordsOfBlocks:
+    """Two words for each block of 128 bits, a function of the block and a secret: a `BitSource` of limited length.
+
+    Blocks are words of `KeyedWords.words`, which differ for different rows up to what the module states; AES-256 under
+    the secret of 32 bytes permutes them.
+    """
+
+    def __init__(self, secret: bytes, blocks: NDArray[np.uint64], *, private: bool) -> None:
+        self.private = private
+        cipher = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the permutation itself
+        self._words = _as_words(cipher.update(blocks.astype("<u8", copy=False).tobytes()))
+        self._used = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words.
+
+        Raises:
+            InvalidParameter: more than two words for each block.
+        """
+        start, self._used = self._used, self._used + count
+        if self._used > len(self._words):
+            raise InvalidParameter("this law takes more random words than belong to its keys.")
+        return self._words[start : self._used]
+
+
 class StreamsOfRows:
     """A stream of words for each of some rows; see `dptally.randomness.thinning.Streams`."""
 

@@ -33,6 +33,7 @@ KINDS = {
     "polynomial": "dptally.releases.compact_release:CompactRelease",
     "ranges": "dptally.releases.range_release:RangeRelease",
     "prefixes": "dptally.releases.prefix_tree:PrefixTree",
+    "series": "dptally.releases.series_release:SeriesRelease",
 }
 """Which class reads files of a kind; imported when it is needed."""
 

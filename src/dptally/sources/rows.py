@@ -156,6 +156,14 @@ class Rows:
             found = session.schema(f"SELECT {keys} FROM (SELECT {self._nothing()})")  # noqa: S608 - no value of the data is in it
         return pa.schema([pa.field(name, column.type) for name, column in zip(self.key, found, strict=True)])
 
+    @functools.cached_property
+    def unit_type(self) -> str:
+        """The type in which units are told apart, from declarations alone; text where every row is its own unit."""
+        nothing = ", ".join(f"CAST(NULL AS {kind}) AS c{i}" for i, kind in enumerate(self._scan.types))
+        with closing(Session()) as session:
+            self._prepare(session)
+            return session.types(f"SELECT {self._unit or 'NULL'} AS u FROM (SELECT {nothing})")[0][1]  # noqa: S608
+
     @property
     def key_types(self) -> tuple[str, ...]:
         """DuckDB types of the key columns: as declared, or else as stated; text where they are neither."""

@@ -71,13 +71,13 @@ from dptally.errors import InvalidParameter, PrivacyViolation
 from dptally.verifiers.tables import TABLE_BITS, Certificate
 
 __all__ = [
-    "MovedNoise", "certify_gaussian_table", "gaussian_divergences", "joint_divergences", "thresholded_gaussian_delta",
-    "working_precision",
+    "SHARE", "MovedNoise", "above", "ball", "certify_gaussian_table", "gaussian_divergences", "joint_divergences",
+    "table_distances", "thresholded_gaussian_delta", "working_precision",
 ]  # fmt: skip
 
 _ENTRY = TABLE_BITS // 8
 _WHOLE = 1 << TABLE_BITS
-_SHARE = 80  # eta = 2^-80
+SHARE = 80  # eta = 2^-80
 _FIRST_PRECISION, _LAST_PRECISION = 128, 1024
 _GUARD_BITS = 40  # beyond the last bit of the table
 _FRACTION_BITS = 512  # of the bounds that leave ball arithmetic
@@ -132,7 +132,7 @@ def certify_gaussian_table(
     masses = _masses_of(table, reach)
     more, less = _distances(masses, reach, sigma)
     with working_precision(_FIRST_PRECISION):
-        slack = _above(differing * (_ball(more) + _ball(epsilon).exp() * _ball(less)))
+        slack = above(differing * (ball(more) + ball(epsilon).exp() * ball(less)))
     if slack >= delta:
         raise PrivacyViolation(
             f"the table is not the Gaussian law of deviation {float(sigma):.9g}: the difference alone costs "
@@ -144,7 +144,7 @@ def certify_gaussian_table(
         differing=differing,
         epsilon=epsilon,
         allowed=delta - slack,
-        shrink=Fraction(1, 1 << _SHARE),
+        shrink=Fraction(1, 1 << SHARE),
     )
     worst = found + slack
     if worst > delta:
@@ -215,11 +215,11 @@ def joint_divergences(
     less = sum((noise.numbers * each[1] for noise, each in zip(noises, distances, strict=True)), Fraction(0))
     found = []
     with working_precision(_FIRST_PRECISION):
-        shrunk = sum(noise.numbers for noise in noises) * (-arb((1, -_SHARE))).log1p()
-        step, grown = _ball(square).sqrt(), _ball(epsilon).exp()
+        shrunk = sum(noise.numbers for noise in noises) * (-arb((1, -SHARE))).log1p()
+        step, grown = ball(square).sqrt(), ball(epsilon).exp()
         for factor in factors:
-            exact = _shifted(step, _ball(epsilon) + shrunk + _ball(factor).log())
-            found.append(_above(exact + _ball(more) + _ball(factor) * grown * _ball(less)))
+            exact = _shifted(step, ball(epsilon) + shrunk + ball(factor).log())
+            found.append(above(exact + ball(more) + ball(factor) * grown * ball(less)))
     return found
 
 
@@ -232,6 +232,16 @@ def _shifted(step: arb, epsilon: arb) -> arb:
     """The divergence at epsilon of two Gaussian laws of deviation 1 whose means are `step` apart."""
     offset, middle = epsilon / step, step * arb((1, -1))
     return _phi(middle - offset) - epsilon.exp() * _phi(-middle - offset)
+
+
+def table_distances(table: bytes, *, reach: int, sigma: Fraction) -> tuple[int, Fraction, Fraction]:
+    """How many probabilities a table has, and upper bounds of v and w of step 3.
+
+    Raises:
+        PrivacyViolation: the bytes are not a law.
+    """
+    masses = _masses_of(table, reach)
+    return len(masses), *_distances(masses, reach, sigma)
 
 
 def _masses_of(table: bytes, reach: int) -> list[int]:
@@ -274,7 +284,7 @@ def thresholded_gaussian_delta(
     while True:
         with working_precision(precision):
             best, shared = _Divergence(sigma, threshold, differing, epsilon, shrink).largest(allowed)
-            upper, lower = _above(best), -_above(-best)
+            upper, lower = above(best), -above(-best)
         decided = (lower > allowed or upper <= allowed) if allowed is not None else upper - lower <= upper / (1 << 32)
         if decided or precision >= _LAST_PRECISION:
             return upper, shared
@@ -286,9 +296,9 @@ class _Divergence:
 
     def __init__(self, sigma: Fraction, threshold: int, differing: int, epsilon: Fraction, shrink: Fraction) -> None:
         self.differing = differing
-        self.sigma = _ball(sigma)
-        self.epsilon = _ball(epsilon) + differing * (-_ball(shrink)).log1p()
-        margin = _ball(threshold - Fraction(3, 2)) / self.sigma
+        self.sigma = ball(sigma)
+        self.epsilon = ball(epsilon) + differing * (-ball(shrink)).log1p()
+        margin = ball(threshold - Fraction(3, 2)) / self.sigma
         # log F; by the upper tail where that is small, by F itself where that is.
         self.hidden = (-_phi(-margin)).log1p() if threshold > 1 else _phi(margin).log()
 
@@ -314,7 +324,7 @@ class _Divergence:
     def largest(self, allowed: Fraction | None) -> tuple[arb, int]:
         """The largest G(j, l - j) and its j; the first one found that certainly exceeds `allowed`, if there is one."""
         best, best_shared = self.at(0, self.differing), 0
-        limit = None if allowed is None else _ball(allowed)
+        limit = None if allowed is None else ball(allowed)
         if limit is not None and best > limit:
             return best, best_shared
         last = self.at(self.differing, 0)
@@ -341,33 +351,34 @@ def _distances(masses: list[int], reach: int, sigma: Fraction) -> tuple[Fraction
         # Bits below 2^-168 would be wasted, so blocks farther out take fewer: P[N > x sigma] < exp(-x^2 / 2).
         leading = max(0, 2 * start - 1) ** 2 * 10 // (7 * 8 * sigma**2)
         with working_precision(max(32, TABLE_BITS + _GUARD_BITS - leading)):
-            zero, share = arb(0), arb((1, -_SHARE))
+            zero, share = arb(0), arb((1, -SHARE))
             over = under = zero  # in units of 2^-128
             for distance, mass in enumerate(_gaussian_masses(start, min(start + _BLOCK, reach + 1), sigma), start):
                 for place in {reach - distance, reach + distance}:
                     excess = masses[place] - mass
                     over += excess.upper().max(zero)
                     under += (-excess - mass * share).upper().max(zero)
-            more += _above(over)
-            less += _above(under)
+            more += above(over)
+            less += above(under)
     with working_precision(_FIRST_PRECISION):
-        cut = _above((_ball(2 * reach + 1) / _ball(sigma) * _ball(Fraction(1, 8)).sqrt()).erfc())
+        cut = above((ball(2 * reach + 1) / ball(sigma) * ball(Fraction(1, 8)).sqrt()).erfc())
     return more / _WHOLE, less / _WHOLE + cut
 
 
 def _gaussian_masses(start: int, stop: int, sigma: Fraction) -> list[arb]:
     """P[round(N) = z] in units of 2^-128 for z = start .. stop - 1."""
-    scale = _ball(1 / sigma) * _ball(Fraction(1, 8)).sqrt()  # (2 z + 1) / (sigma sqrt 8) = (z + 1/2) / (sigma sqrt 2)
+    scale = ball(1 / sigma) * ball(Fraction(1, 8)).sqrt()  # (2 z + 1) / (sigma sqrt 8) = (z + 1/2) / (sigma sqrt 2)
     half_whole = arb((1, TABLE_BITS - 1))
     tails = [half_whole * (odd * scale).erfc() for odd in range(2 * start - 1, 2 * stop, 2)]
     return [here - after for here, after in pairwise(tails)]
 
 
-def _ball(number: Fraction | int) -> arb:
+def ball(number: Fraction | int) -> arb:
+    """A number as a ball of the working precision."""
     return arb(fmpq(number.numerator, number.denominator))
 
 
-def _above(ball: arb) -> Fraction:
+def above(ball: arb) -> Fraction:
     """The upper end of a ball, rounded up to a multiple of 2^-512; refuses what is not finite."""
     if not ball.is_finite():
         raise PrivacyViolation("the divergence of the table could not be bounded.")

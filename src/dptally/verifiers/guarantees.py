@@ -67,6 +67,9 @@ NEUTRAL: Mapping[str, object] = {
     "statistics": 0,
     "totals": 0,
     "rows_per_unit_and_key": 1,
+    "periods": 1,
+    "periods_per_key": 1,
+    "within": 0,
 }
 # a name, how the bits were made, what a ledger has to show, and which rows were read
 WORD_OF_THE_PUBLISHER = ("unit", "private", "record", "where")
@@ -88,10 +91,11 @@ _TREES = {
     "dense_tree": "DyadicGeometric",
 }
 _SKETCH, _COMPACT, _PREFIXES = "misra_gries", "compact", "trie_heavy_hitters"
-_OURS = frozenset((*_LAWS, *_TREES, _SKETCH, _COMPACT, _PREFIXES))
+_SERIES, _WITHIN = ("series", "FactorisedSeries"), 5
+_OURS = frozenset((*_LAWS, *_TREES, _SKETCH, _COMPACT, _PREFIXES, _SERIES[0]))
 _SKETCHES_OF_STREAMS = ("SharedNoise", "SummedNoise", "HeaviestNoise")
 _SKETCHES_OF_UNITS = ("GaussianHistogram", "WeightedSample")
-_OUR_LAWS = frozenset((*_LAWS.values(), *_TREES.values(), *_SKETCHES_OF_STREAMS, *_SKETCHES_OF_UNITS))
+_OUR_LAWS = frozenset((*_LAWS.values(), *_TREES.values(), *_SKETCHES_OF_STREAMS, *_SKETCHES_OF_UNITS, _SERIES[1]))
 _LARGEST = 1 << 62
 
 
@@ -225,6 +229,20 @@ def verify_range_tree(stated: Guarantee, law: Any, *, levels: int) -> Certificat
     _require(facts.get("neighbours", NEIGHBOURS) == NEIGHBOURS, "the law compares other data sets")
     _require(facts.get("values", True) is True and facts.get("scheme") is None, "a tree is drawn without sampling")
     return _copies(law.certify(), levels, stated.epsilon, stated)
+
+
+def verify_series(stated: Guarantee, law: Any) -> Certificate:
+    """Derive what a whole series guarantees: its certificate is for the unit, with all its keys and periods."""
+    facts = law.facts()
+    _require((stated.mechanism, facts["name"]) == _SERIES, "the mechanism does not draw from this law")
+    _check_fields(stated, used=("periods", "periods_per_key", "within"))
+    _require(stated.unit is not None, "a series has units")
+    _require(stated.periods == len(facts["coefficients"]), "the series has another number of periods")
+    _require(0 <= stated.within < _WITHIN, "there is no such part of the data")
+    often = facts["per_key"] == stated.periods_per_key and (not stated.within or facts["per_key"] == 1)
+    _require(often, "a unit counts in other periods")
+    found = law.certify()
+    return _for_the_unit(found, stated.epsilon, stated, found.copies == stated.max_keys_per_unit)
 
 
 def verify_compact(stated: Guarantee, law: Any, *, capacity: int, subsample: bool) -> CompactCertificate:

@@ -1,0 +1,1 @@
+"""Series: state, bounding over periods, noise, retries, processes that die."""
