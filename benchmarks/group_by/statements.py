@@ -64,6 +64,7 @@ ENTRIES = (
 )
 COST_ENTRIES = (
     Entry("plain_two_sums", "plain Polars, not private", OWN, "", private=False),
+    Entry("plain_clipped_sums", "plain Polars, clipped, not private", OWN, "", private=False),
     Entry("dptally_two_sums", "dptally, two sums", OWN, ""),
 )
 

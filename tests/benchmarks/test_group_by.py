@@ -107,6 +107,7 @@ def test_the_page_says_where_the_bar_is_reached(scripts: dict[str, ModuleType], 
         f"{task}/pipelinedp_default": [_done(3, common={"dptally_stated": same})],
         f"{task}/tumult_default": [{"status": "too long", "limit": 600.0}],
         "zipf-1e7/l10/e1/plain_two_sums": [{"status": "done", "keys": 1, "cpu": 2.0, "wall": 1.0, "load": 1.0}],
+        "zipf-1e7/l10/e1/plain_clipped_sums": [{"status": "done", "keys": 1, "cpu": 6.0, "wall": 2.0, "load": 1.0}],
         "zipf-1e7/l10/e1/dptally_two_sums": [{"status": "done", "keys": 1, "cpu": 3.0, "wall": 4.0, "load": 1.0}],
     }
     file, output = tmp_path / "results.json", tmp_path / "page.md"
@@ -116,4 +117,5 @@ def test_the_page_says_where_the_bar_is_reached(scripts: dict[str, ModuleType], 
     assert "| dptally, stated | 9 | 5 | **0.50 (PipelineDP, default)** | 0.90 (OpenDP, Gaussian) | 2.00 (OpenDP" in text
     assert "0.50 / 0.90 / 2.00 on 5" in text
     assert "1.50 times the processor time and 4.00 times the time" in text
+    assert "0.50 and 2.00 times those of the same with clipped values" in text
     assert "products/l10/e1/tumult_default: too long" in text

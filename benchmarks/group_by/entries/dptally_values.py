@@ -1,4 +1,4 @@
-"""dptally with the stated number of keys per unit, and a fifth of the usual budget for finding keys."""
+"""dptally with keys per unit measured, and a fifth of the usual budget for finding keys."""
 
 import dptally
 
@@ -9,12 +9,11 @@ def by_units(file, max_keys_per_unit, epsilon, delta):
         file,
         key="key",
         unit="unit",
-        max_keys_per_unit=max_keys_per_unit,
         epsilon=epsilon,
         delta=delta,
         sums={"x": (0, 100)},
         means={"x": (0, 100)},
         combine_rows="add",
-        shares={"selection": "0.15"},
+        shares={"selection": "0.15", "counts": "0.5"},
     )
     return release.table().select("key", "estimate", "sum_x", "mean_x").rows()
