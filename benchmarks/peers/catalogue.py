@@ -24,6 +24,7 @@ class Entry:
         default: True where it is what a user gets who changes nothing.
         least_keys: it is run from this many keys per unit on.
         promises_only: it is run only to see whether it keeps its delta.
+        folder: where its file is.
     """
 
     name: str
@@ -34,11 +35,12 @@ class Entry:
     default: bool = False
     least_keys: int = 1
     promises_only: bool = False
+    folder: Path = ENTRY_FILES
 
     @property
     def file(self) -> Path:
         """The code a user would write."""
-        return ENTRY_FILES / f"{self.name}.py"
+        return self.folder / f"{self.name}.py"
 
 
 BASE_LINE = Entry(

@@ -6,7 +6,7 @@ Time and memory are those of the process and all its descendants (Spark is one).
 "start" is everything up to the end of a first call on a thousand rows, that is interpreter, imports, sessions, whatever
 is built once; "wall" and "cpu" are those of the same call on the data. With "-" for the first file, memory is measured,
 of a process that makes this one call, as most do: the sum of the largest resident sizes of the processes that are alive
-at the end.
+at the end. ENTRY is the file of an entry.
 """
 
 import gzip
@@ -65,7 +65,9 @@ def peak_megabytes():
 
 
 def pairs(released):
-    """Keys and values of a dictionary, or of a table of Polars."""
+    """Keys and values of a dictionary, or of a table of Polars; of rows, each key has a list of values."""
+    if isinstance(released, list):
+        return [row[0] for row in released], [list(map(float, row[1:])) for row in released]
     if isinstance(released, dict):
         return list(released), [float(value) for value in released.values()]
     column = "estimate" if "estimate" in released.columns else "value"
@@ -75,13 +77,13 @@ def pairs(released):
 def main():
     """Measure, and write what was released beside the measurements."""
     entry, function, file, first_file, keys_per_unit, epsilon, delta, started, output = sys.argv[1:]
-    sys.path.insert(0, str(Path(__file__).parent / "entries"))
-    call = getattr(importlib.import_module(entry), function)
+    sys.path.insert(0, str(Path(entry).parent))
+    call = getattr(importlib.import_module(Path(entry).stem), function)
     bound = [] if function == "by_rows" else [int(keys_per_unit)]
     request = [*bound, float(epsilon), float(delta)]
     if first_file == "-":
-        call(file, *request)
-        written = {"measured": {"peak": peak_megabytes()}}
+        released = call(file, *request)
+        measured = {"peak": peak_megabytes()}
     else:
         call(first_file, *request)
         start = {"start_wall": time.time() - float(started), "start_cpu": cpu_seconds()}
@@ -89,10 +91,9 @@ def main():
         released = call(file, *request)
         wall = time.perf_counter() - wall
         measured = {**start, "wall": wall, "cpu": cpu_seconds() - before}
-        keys, values = pairs(released)
-        written = {"measured": measured, "keys": keys, "values": values}
+    keys, values = pairs(released)
     with gzip.open(output, "wt") as text:
-        json.dump(written, text)
+        json.dump({"measured": measured, "keys": keys, "values": values}, text)
 
 
 main()

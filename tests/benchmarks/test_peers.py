@@ -27,6 +27,7 @@ MODULES = (
     "charts",
     "data",
     "expected_errors",
+    "measuring",
     "page",
     "run",
     "set_up",
@@ -140,7 +141,13 @@ def test_a_worker_measures_the_second_call(tmp_path: Path) -> None:
         pl.DataFrame({"unit": [1, 2], "key": [key, key]}).write_parquet(tmp_path / f"{name}.parquet")
     output = tmp_path / "out.json.gz"
     request = [tmp_path / "data.parquet", tmp_path / "first.parquet", "1", "1", "1e-6", "0", output]
-    command = [sys.executable, str(PEERS / "worker.py"), "plain_polars", "by_rows", *map(str, request)]
+    command = [
+        sys.executable,
+        PEERS / "worker.py",
+        PEERS / "entries" / "plain_polars.py",
+        "by_rows",
+        *map(str, request),
+    ]
     subprocess.run(command, check=True, timeout=60)
     with gzip.open(output, "rt") as text:
         written = json.load(text)
@@ -155,11 +162,17 @@ def test_a_worker_measures_the_memory_of_one_call(tmp_path: Path) -> None:
         file, output = tmp_path / "data.parquet", tmp_path / "out.json.gz"
         pl.DataFrame({"unit": range(rows), "key": range(rows)}).write_parquet(file)
         request = [file, "-", "1", "1", "1e-6", "0", output]
-        command = [sys.executable, str(PEERS / "worker.py"), "plain_polars_eager", "by_rows", *map(str, request)]
+        command = [
+            sys.executable,
+            PEERS / "worker.py",
+            PEERS / "entries" / "plain_polars_eager.py",
+            "by_rows",
+            *map(str, request),
+        ]
         subprocess.run(command, check=True, timeout=60)
         with gzip.open(output, "rt") as text:
             written = json.load(text)
-        assert set(written) == {"measured"}
+        assert set(written["measured"]) == {"peak"}
         peaks.append(written["measured"]["peak"])
     assert peaks[1] > peaks[0] + 32
 
