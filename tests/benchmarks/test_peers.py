@@ -143,8 +143,8 @@ def test_a_worker_measures_the_second_call(tmp_path: Path) -> None:
     request = [tmp_path / "data.parquet", tmp_path / "first.parquet", "1", "1", "1e-6", "0", output]
     command = [
         sys.executable,
-        PEERS / "worker.py",
-        PEERS / "entries" / "plain_polars.py",
+        str(PEERS / "worker.py"),
+        str(PEERS / "entries" / "plain_polars.py"),
         "by_rows",
         *map(str, request),
     ]
@@ -164,8 +164,8 @@ def test_a_worker_measures_the_memory_of_one_call(tmp_path: Path) -> None:
         request = [file, "-", "1", "1", "1e-6", "0", output]
         command = [
             sys.executable,
-            PEERS / "worker.py",
-            PEERS / "entries" / "plain_polars_eager.py",
+            str(PEERS / "worker.py"),
+            str(PEERS / "entries" / "plain_polars_eager.py"),
             "by_rows",
             *map(str, request),
         ]

@@ -225,8 +225,8 @@ def test_a_retry_draws_what_was_drawn_before(tmp_path: Path, monkeypatch: pytest
     again = series.add(second, period=2)
     untouched = Series.open(twin)
     assert untouched.add(second, period=2).table().equals(again.table())
-    exact = [adding.published_history(each._state)[2] for each in (series, untouched)]
-    assert np.array_equal(*exact)  # totals are rounded to whole counts, these are not
+    first, other = (adding.published_history(each._state)[2] for each in (series, untouched))
+    assert np.array_equal(first, other)  # totals are rounded to whole counts, these are not
 
 
 def test_other_rows_have_other_noise(tmp_path: Path) -> None:
