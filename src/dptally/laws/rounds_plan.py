@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dptally.errors import PrivacyViolation
 from dptally.laws.round_stages import CountLaw, ReportingLaw, SizeLaw
@@ -129,7 +128,7 @@ class RoundsPlan:
         if counts is None:
             assert self.bound is not None  # noqa: S101 - sizes are measured otherwise
             return Weights.between(self.bound, self.bound)
-        units = self._units(place - 1, counts)
+        units = likely_units(counts, self.size_law(place - 1).deviation)
         if not units.any():
             return _UNKNOWN
         sizes, shape = np.array(SIZES), self._shape(place, self._divergence)
@@ -164,15 +163,11 @@ class RoundsPlan:
 
     def _most_keys(self, place: int, counts: Sequence[int], *, unknown: int) -> int:
         """How many keys nearly all units have at most."""
-        units = self._units(place, counts)
+        units = likely_units(counts, self.size_law(place).deviation, surely=True)
         if not units.any():
             return unknown
         reached = np.cumsum(units) / units.sum()
         return SIZES[int(np.argmax(reached >= _KEPT))]
-
-    def _units(self, place: int, counts: Sequence[int]) -> NDArray[np.float64]:
-        """Units by size, about."""
-        return likely_units(counts, self.size_law(place).deviation)
 
     # ---- functions ----
 

@@ -24,6 +24,7 @@ _NARROWEST = 1 << 28  # half ranges that a range may be away from 0
 _LARGEST_END = 10**30
 _MOST_COLUMNS = 16
 _SELECTION, _TOTALS = Fraction(3, 4), Fraction(1, 50)
+_SELECTION_WITH_COLUMNS = Fraction(1, 4)  # few keys are lost, and all numbers gain
 Combine = Literal["add", "average"]
 
 
@@ -115,10 +116,12 @@ class Statistics:
         """The share of the whole budget that each part has, by name. They add up to 1.
 
         "selection" finds keys; "counts", "totals" and each sum and mean are parts of the last stage. Without `shares`:
-        selection 3/4, totals 1/50; counts half of the rest, the columns the other half in equal parts.
+        selection 3/4, or 1/4 where sums or means are asked for; totals 1/50; counts half of the rest, the columns the
+        other half in equal parts.
         """
-        rest = 1 - _SELECTION - (_TOTALS if self.totals else 0)
-        usual = {"selection": _SELECTION, "counts": rest / 2 if self.asked else rest}
+        selection = _SELECTION_WITH_COLUMNS if self.asked else _SELECTION
+        rest = 1 - selection - (_TOTALS if self.totals else 0)
+        usual = {"selection": selection, "counts": rest / 2 if self.asked else rest}
         usual |= {each.name: rest / 2 / len(self.asked) for each in self.asked}
         if self.totals:
             usual["totals"] = _TOTALS

@@ -56,7 +56,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +209,13 @@ def check_stage(
     Raises:
         PrivacyViolation: the stage exceeds its declared function, at the point that is named.
     """
+    return _checked(stage, tuple(before), None if after is None else tuple(after), scale, epsilon)
+
+
+@lru_cache(maxsize=32)  # a law is verified where it is chosen, before it is drawn from, and with the whole release
+def _checked(
+    stage: Stage, before: tuple[int, ...], after: tuple[int, ...] | None, scale: Scale, epsilon: Fraction
+) -> int:
     check_function(before, scale)
     if after is not None:
         check_function(after, scale)
