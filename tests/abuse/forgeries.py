@@ -186,6 +186,9 @@ RULES: dict[str, Callable[[Guarantee, Guarantee, Any], bool]] = {
     "statistics": lambda true, forged, release: forged.statistics == true.statistics,
     "totals": lambda true, forged, release: forged.totals == true.totals,
     "rows_per_unit_and_key": lambda true, forged, release: forged.rows_per_unit_and_key == true.rows_per_unit_and_key,
+    "periods": lambda true, forged, release: forged.periods == true.periods,
+    "periods_per_key": lambda true, forged, release: forged.periods_per_key == true.periods_per_key,
+    "within": lambda true, forged, release: forged.within == true.within,  # the releases here are of no series
     "private": lambda true, forged, release: True,  # no file can show it
     "neighbours": lambda true, forged, release: forged.neighbours == true.neighbours,
     "record": lambda true, forged, release: True,  # a ledger answers for it

@@ -123,7 +123,7 @@ def test_types_of_columns_are_stated(tmp_path: Path, run: Run) -> None:
         (("age",), "--type must be COLUMN=TYPE, such as age=int64, got 'age'."),
         (("age=int64", "age=text"), "--type names column 'age' twice."),
         (("age=number",), "the type of column 'age' must be one of text, int64,"),
-        (("size=int64",), "--type names 'size', which is neither a key nor the unit."),
+        (("size=int64",), "--type names 'size', which is neither a key nor the unit, nor in a filter."),
     ):
         done = run(*asked, *(word for one in given for word in ("--type", one)))
         assert done.status == 2 and message in done.err and not done.out

@@ -232,7 +232,7 @@ def _garbled(place: Path) -> None:
         (_text, "damaged or foreign"),
         (_empty, "is not a dptally ledger"),
         (_other, "is not a dptally ledger"),
-        (_newer, "has format version 9, and this dptally reads versions up to 2"),
+        (_newer, "has format version 9, and this dptally reads versions up to 3"),
         (_no_tables, "its tables are not those of one"),
         (_no_head, "rows are missing"),
         (_cut, "damaged"),

@@ -161,6 +161,14 @@ def test_no_row_decides_about_another(where: str, kept: int, one_more: bool, tmp
     assert counts(rows, where, unit=None).get("a", 0) == kept
 
 
+def test_a_value_that_is_no_constant_of_a_long_list_is_no_error() -> None:
+    """Text that cannot be cast to the constants after IN does not match, however many constants there are."""
+    table = pl.DataFrame({"k": ["a", "a", "b"], "u": ["1", "2", "3"], "code": ["10115", "D-10115", "10117"]})
+    for where in ("code IN (10115, 10117)", "code IN (10115, 10117, 10119, 10178, 10179, 10180)"):
+        assert counts(table, where) == {"a": 1, "b": 1}
+    assert counts(table, "code NOT IN (10115, 1, 2, 3, 4, 5, 6)") == {"b": 1}
+
+
 def test_times_have_one_reading() -> None:
     """An interval is half-open, in UTC, whatever type a column of times has; what is no time is left out."""
     moments = [

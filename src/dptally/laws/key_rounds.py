@@ -189,9 +189,9 @@ class KeyRounds(Law):
         if self.counts is None:
             found[1] = reported
             return found
-        reached, before = self.counts.cumulative, 0
+        reached, before, grain = self.counts.cumulative, 0, self.counts.grain
         for drop, here in enumerate(reached):
-            value = max(1, self.counts.grain * (count // self.counts.grain + self.counts.reach - drop))
+            value = max(1, grain * ((count + grain // 2) // grain + self.counts.reach - drop))
             found[value] = found.get(value, Fraction(0)) + reported * Fraction(here - before, _WHOLE)
             before = here
         return found

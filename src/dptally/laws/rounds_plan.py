@@ -40,7 +40,8 @@ _HIGHER, _HIGHEST = 0.07, 1.2
 for few keys prefer it, and the larger epsilon, the fewer keys units have left in the last round."""
 _FEW = 0.2  # a round with a smaller share is not the last
 _SPREAD = 8  # the largest ratio of the two sizes of a round
-_UNKNOWN = Weights.between(8, 32)  # sizes of a round where no bin stands out
+_MOST_WORK = 1 << 19  # keys of a unit times half of the rows of a table, about: what is verified in seconds
+_UNKNOWN = (8, 32)  # sizes of a round where no bin stands out
 _KEPT = 0.95  # share of units all of whose found keys are counted, about
 _SHRUNK = (1.0, 0.995, 0.98, 0.9, 0.7)  # of a divergence, where the verifier refuses what was found
 _SPARE = 1 - 2.0**-20
@@ -129,9 +130,9 @@ class RoundsPlan:
             assert self.bound is not None  # noqa: S101 - sizes are measured otherwise
             return Weights.between(self.bound, self.bound)
         units = likely_units(counts, self.size_law(place - 1).deviation)
-        if not units.any():
-            return _UNKNOWN
         sizes, shape = np.array(SIZES), self._shape(place, self._divergence)
+        if not units.any():
+            return Weights.between(*_UNKNOWN, _half_point(*_UNKNOWN, shape))
         largest = SIZES[int(np.flatnonzero(units)[-1])]
 
         def smallest_count(low: int, high: int) -> float:
@@ -144,7 +145,9 @@ class RoundsPlan:
         spans = [(low, high) for high in SIZES for low in SIZES if low <= high <= low * _SPREAD and high <= largest]
         if self.stages[place].share < _FEW:
             spans = [(low, high) for low, high in spans if high in (low, 4 * low)]
-        low, high = min(spans, key=lambda span: smallest_count(*span))
+        rows = _half_point(1, 1, shape)  # and about as many times the root of the size
+        short = [span for span in spans if rows * span[1] ** 1.5 <= _MOST_WORK]
+        low, high = min(short or spans[:1], key=lambda span: smallest_count(*span))
         return Weights.between(low, high, _half_point(low, high, shape))
 
     def counted(self, counts: Sequence[int] | None) -> int:
@@ -152,14 +155,14 @@ class RoundsPlan:
         if counts is None:
             assert self.bound is not None  # noqa: S101
             return self.bound
-        return self._most_keys(len(self.stages) - 2, counts, unknown=_UNKNOWN.high)
+        return self._most_keys(len(self.stages) - 2, counts, unknown=_UNKNOWN[1])
 
     def capped(self, outputs: Sequence[Sequence[int]]) -> int:
         """How many keys of a unit that were not found are counted, from released sizes before the last round."""
         if self.bound is not None:
             return self.bound
         before = max(place for place, stage in enumerate(self.stages) if stage.kind == "round") - 1
-        return self._most_keys(before, outputs[before], unknown=_UNKNOWN.low)
+        return self._most_keys(before, outputs[before], unknown=_UNKNOWN[0])
 
     def _most_keys(self, place: int, counts: Sequence[int], *, unknown: int) -> int:
         """How many keys nearly all units have at most."""

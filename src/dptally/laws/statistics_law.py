@@ -112,6 +112,8 @@ class StatisticsLaw:
         self._by_name = {part.name: part for part in parts}
         if [(part.kind, part.column) for part in parts] != expected_parts(asked):
             raise InvalidParameter("the parts of statistics are not those that were asked for.")
+        if any(part.kind == "rows" and part.limit != asked.rows for part in parts):
+            raise InvalidParameter("rows of a unit and key are counted to another number than was asked for.")
         self.differing = parts[0].differing
 
     @classmethod

@@ -40,6 +40,21 @@ def open_database(url: str, selection: Selection, *, identified: int | None = No
 
     The texts of the column at the position `identified`, if it is declared without a type, tell units apart.
     """
+    kind = kind_of_url(url)
+    if kind == "postgresql":
+        return open_postgresql(url, selection)
+    path = file_of_url(url)
+    if kind == "sqlite":
+        return open_sqlite(path, selection, identified=identified)
+    return open_duckdb_file(path, selection)
+
+
+def kind_of_url(url: str) -> str:
+    """Which database a URL names.
+
+    Raises:
+        InvalidParameter: it is none that can be read.
+    """
     found = _URL.match(url)
     kind = _KINDS.get(found[1].lower()) if found else None
     if kind is None:  # the rest of the URL may hold a password
@@ -47,12 +62,7 @@ def open_database(url: str, selection: Selection, *, identified: int | None = No
         raise InvalidParameter(
             f"URLs of the kind {scheme}:// cannot be read; databases are postgresql://, duckdb:/// and sqlite:///."
         )
-    if kind == "postgresql":
-        return open_postgresql(url, selection)
-    path = file_of_url(url)
-    if kind == "sqlite":
-        return open_sqlite(path, selection, identified=identified)
-    return open_duckdb_file(path, selection)
+    return kind
 
 
 def file_of_url(url: str) -> Path:

@@ -54,7 +54,7 @@ _TYPES = frozenset({
     "DOUBLE", "DECIMAL", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE",
 })  # fmt: skip
 _NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_LONGEST, _DEEPEST = 20_000, 60
+_LONGEST, _DEEPEST, _LONGEST_WRITTEN = 20_000, 60, 400_000
 _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
 _ZONED = frozenset({"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"})
 
@@ -108,7 +108,10 @@ def read_filter(
     (('price', 'day'), '2026-11-16 00:00:00')
     """
     if (since is None and until is None) != (time_column is None):
-        raise InvalidParameter("since and until need time_column, the column they are about, and it needs one of them.")
+        raise InvalidParameter(
+            "since and until need `time_column`, the column they are about, and it needs one of them.",
+            parameter="since",
+        )
     if where is None and time_column is None:
         return None
     columns: list[str] = []
@@ -122,7 +125,7 @@ def read_filter(
         raise InvalidParameter(f"time_column must be a column name, got {type(time_column).__name__}.")
     first, end = _as_moment("since", since), _as_moment("until", until)
     if first is not None and end is not None and first >= end:
-        raise InvalidParameter("since must be before until, which is not included.")
+        raise InvalidParameter("since must be before `until`, which is not included.")
     name = quote_identifier(time_column)
     parts += [f"{name} {sign} {_literal(at)}" for sign, at in ((">=", first), ("<", end)) if at is not None]
     return Filter(" AND ".join(parts), (*columns, time_column), condition, time_column, first, end)
@@ -222,6 +225,10 @@ class _Writer:
         if write is None:
             raise _refused(node["class"])
         written: str = write(node, depth + 1)
+        if (
+            len(written) > _LONGEST_WRITTEN
+        ):  # each constant of IN and each end of BETWEEN repeats what it is compared with
+            raise InvalidParameter("where compares too long an expression with too many constants.")
         return written
 
     def _constant(self, node: Any, _: int) -> str:
@@ -265,7 +272,8 @@ class _Writer:
         if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
             return f"({values[0]} {kind.removeprefix('OPERATOR_').replace('_', ' ')})"
         if kind == "COMPARE_IN" and all(_is_constant(child) for child in children[1:]):
-            return f"TRY({values[0]} IN ({', '.join(values[1:])}))"
+            # Not IN: of many constants DuckDB makes a join, which casts the value where no TRY is around it.
+            return f"({' OR '.join(f'TRY({values[0]} = {constant})' for constant in values[1:])})"
         if kind == "OPERATOR_COALESCE":
             return f"TRY(coalesce({', '.join(values)}))"
         raise _refused("a list after IN with anything but constants" if kind == "COMPARE_IN" else kind)

@@ -15,7 +15,7 @@ from dptally.errors import InvalidParameter, InvalidSource, attempt
 from dptally.laws.statistics import FINE, Clipped
 from dptally.sources import frames, in_memory
 from dptally.sources.columns import canonical, count_expression, fine_expression
-from dptally.sources.databases import open_database
+from dptally.sources.databases import kind_of_url, open_database
 from dptally.sources.engine import Session, describe
 from dptally.sources.engine_choice import check_engine_for, scan_by_polars
 from dptally.sources.files import open_files
@@ -328,6 +328,7 @@ def open_rows(
     if engine == "polars" and where is not None:
         raise InvalidParameter("the engine 'polars' takes no filter of rows; leave engine at 'auto', or filter first.")
     if kind == "database":
+        kind_of_url(source)
         selection = selection_of(names, unit, count, table, query, values, also, every_row=every_row)
         scan = open_database(source, selection, identified=identified)
     elif kind == "keys":

@@ -26,7 +26,7 @@ _BELOW, _ABOVE = 1024, 512
 _UNIT = 1 << 120
 _LONGEST = 1 << 16
 _TRIES = 12
-_MOVED, _NEARER = 1e-10, 1e-6
+_MOVED, _NEARER, _OUTWARD = 1e-10, 1e-6, 2e-12
 _ROWS = 1200  # sums that a table has, about
 Floats = NDArray[np.float64]
 
@@ -177,6 +177,7 @@ class Chain:
         moved = function + (np.concatenate([[1.0], function[:-1]]) - function) * _MOVED * self.density
         moved[0] = function[0] + (1 - function[0]) * _MOVED
         moved += _NEARER * self.delta * (1 - moved)
+        moved *= 1 + _OUTWARD  # where a function is nearly 1, the above is less than what the verifier rounds
         falling = np.minimum(1.0, np.maximum.accumulate(moved[::-1])[::-1])
         points = np.concatenate([[0.0], np.exp(self.logs)])
         hull = _lower_hull(points, np.concatenate([[1.0], falling]))[1::COARSE]
