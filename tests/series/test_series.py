@@ -201,6 +201,81 @@ def test_a_state_that_was_rolled_back_is_refused(tmp_path: Path) -> None:
         Series.open(place).add(rows(("milk", range(500))), period=2)
 
 
+def test_what_is_shown_after_an_interruption_is_noted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the state and its note: who then looks at the period cannot add it to an older state."""
+    place, copy = tmp_path / "s", tmp_path / "copy"
+    series = Series.create(place, **EASY, periods=5)
+    series.add(rows(("tea", range(400))), period=1)
+    shutil.copy2(place, copy)
+
+    def fail(*_: object) -> None:
+        raise Stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "_write_note", fail)
+        with pytest.raises(Stop):
+            series.add(rows(("tea", range(500))), period=2)
+        with pytest.raises(Stop):  # nothing is handed out where the note cannot be written
+            series.release(2)
+    assert series.release(2).place.number == 2
+    series.close()
+    shutil.copy2(copy, place)
+    with pytest.raises(InvalidParameter, match="was restored from a copy"):
+        Series.open(place).add(rows(("tea", range(501))), period=2)
+
+
+def test_the_head_in_a_release_cannot_be_guessed(tmp_path: Path) -> None:
+    """Two series without any rows have heads of their own, so a head does not say that there were none."""
+    nothing, heads = rows(("tea", range(1))).clear(), set()
+    for name in ("one", "two"):
+        series = Series.create(tmp_path / name, **EASY, periods=5)
+        heads |= {series.add(nothing, period=period).place.head for period in (1, 2)}
+    assert len(heads) == 4
+
+
+def test_a_path_is_opened_by_open() -> None:
+    """And the constructor says so."""
+    with pytest.raises(InvalidParameter, match=r"Series\.open"):
+        Series("week.series")  # type: ignore[arg-type]
+
+
+def test_estimates_are_in_their_intervals(tmp_path: Path) -> None:
+    """Also increments of periods without rows, which noise makes negative about every second time."""
+    series = Series.create(tmp_path / "s", **{**EASY, "epsilon": 1}, periods=12, randomness=SeededBits(3))
+    series.add(rows(("tea", range(900))), period=1)
+    found = [series.add(rows(("tea", range(1))), period=period).table().row(0, named=True) for period in range(2, 13)]
+    assert min(row["increment"] for row in found) < 0
+    assert all(row["increment_lower"] <= row["increment"] <= row["increment_upper"] for row in found)
+    window = series.window(5, 5).row(0, named=True)
+    assert window["lower"] <= window["total"] <= window["upper"]
+
+
+def test_the_period_is_what_the_guarantee_protects_within(tmp_path: Path) -> None:
+    """A month of daily periods would protect a day alone: refused by `add`, and found in a release."""
+    series = Series.create(tmp_path / "s", **EASY, periods=3, period_unit="month")
+    for period in ("2026-11-16", "2026-W47", 1):
+        with pytest.raises(InvalidParameter, match="must be a month"):
+            series.add(rows(("tea", range(400))), period=period)
+    release = series.add(rows(("tea", range(400))), period="2026-11")
+    assert release.verify() == series.certificate
+    with pytest.raises(dptally.PrivacyViolation, match="protected within"):
+        release.stating(release.guarantee.under(within=1)).verify()
+
+
+def test_a_source_that_tells_units_apart_otherwise_is_refused(tmp_path: Path) -> None:
+    """Text in CSV and values in JSON have other identities: the same users would count again."""
+    series = Series.create(tmp_path / "s", **EASY, periods=4)
+    (tmp_path / "a.csv").write_text("word,user\n" + "".join(f"tea,{n}\n" for n in range(400)))
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"word": "tea", "user": {n}}}\n' for n in range(400)))
+    series.add(tmp_path / "a.csv", period=1)
+    before = (tmp_path / "s").read_bytes()
+    with pytest.raises(InvalidParameter, match="column 'user' has another type or kind of source"):
+        series.add(tmp_path / "a.jsonl", period=2)
+    assert (tmp_path / "s").read_bytes() == before
+    series.add(rows(("tea", range(400))).cast(pl.String), period=2)
+    assert totals(series.add(tmp_path / "a.jsonl", period=3, types={"user": "text"}).table())["tea"] < 425
+
+
 class Stop(Exception):  # noqa: N818 - what stops an add
     """Raised in the middle of an add."""
 
@@ -244,6 +319,30 @@ def test_other_rows_have_other_noise(tmp_path: Path) -> None:
     assert len(one) == len(other) == 2
 
 
+def test_two_copies_share_no_noise_after_their_first_difference(tmp_path: Path) -> None:
+    """Equal rows after different ones, and a period that was left out: nothing cancels, for old keys and new ones."""
+    place, twin = tmp_path / "s", tmp_path / "twin"
+    Series.create(place, key="word", unit="user", epsilon=1, delta="1e-6", periods=5).close()
+    shutil.copy2(place, twin)
+    shutil.copy2(tmp_path / "s-head", tmp_path / "twin-head")
+    history = []
+    for path, users in ((place, 4000), (twin, 4001)):
+        series = Series.open(path)
+        series.add(rows(("tea", range(users))), period=1)
+        series.add(rows(("milk", range(5000, 9000))), period=3)
+        history.append(adding.published_history(series._state)[2] - np.outer([users, 0], series.law.coefficients[:3]))
+    assert history[0].shape == (2, 3)
+    assert (history[0] != history[1]).all()
+
+
+def test_noise_of_a_period_stays_when_later_periods_come() -> None:
+    """A key that is new later has the noise it would have had, whatever came since."""
+    law, blocks = plan_series(1, "1e-6", differing=1, periods=3), np.arange(40, dtype=np.uint64)
+    short, long = (adding.Noise(law, bytes(32), [b"1", b"2", b"3"][:known], private=True) for known in (2, 3))
+    assert np.array_equal(short.of(blocks, 2), long.of(blocks, 2))
+    assert not np.array_equal(long.of(blocks, 2), long.of(blocks, 3))
+
+
 def test_a_release_that_was_not_handed_out_is_handed_out_by_a_retry(tmp_path: Path) -> None:
     """Without reading rows: what they are by then does not matter."""
     series = Series.create(tmp_path / "s", **EASY, periods=5)
@@ -275,7 +374,7 @@ def test_a_filter_is_obeyed_and_named(tmp_path: Path) -> None:
     series = Series.create(tmp_path / "s", **EASY, periods=5)
     release = series.add(rows(("tea", range(900))), period=1, where="user < 400")
     assert totals(release.table())["tea"] == pytest.approx(400, abs=25)
-    assert "Only rows with 'user < 400' were read" in str(release.guarantee)
+    assert "Only rows with 'user < 400' were read in this period" in str(release.guarantee)
     assert release.verify() == series.certificate
 
 

@@ -177,7 +177,8 @@ class Guarantee:
         if self.where is None:
             return ""
         shown = self.where if len(self.where) <= _MOST_SHOWN else f"{self.where[:_MOST_SHOWN]}..."
-        return f" Only rows with {shown!r} were read, a public condition."
+        part = " in this period" if self.mechanism == "series" else ""
+        return f" Only rows with {shown!r} were read{part}, a public condition."
 
     def _under(self) -> str:
         """What the guarantee rests on beside the mechanism, or what epsilon was spent on."""

@@ -36,12 +36,12 @@ _HEX = re.compile("[0-9a-f]*")
 
 @dataclass(frozen=True)
 class Place:
-    """Which period of which series, and the digest of the series' state after it."""
+    """Which period of which series, and a keyed hash of the series' state after it."""
 
     series: str  # 128 random bits as hexadecimal text
     period: str  # its name
     number: int  # from 1 on
-    head: str  # the digest: nothing of the data can be told from it, as it is of a state with a secret in it
+    head: str  # HMAC-SHA256 under a secret of the state: without the secret it is like random bits, whatever the rows
 
 
 class SeriesRelease(Release):
@@ -82,7 +82,8 @@ class SeriesRelease(Release):
         for name, first in (("total", 1), ("increment", number)):
             half = half_width(self.law, first, number, confidence, keys=keys)
             value = integers(self._rows.column(name))
-            bounds = [value, np.maximum(value - half, 0), np.maximum(value + half, 0)]
+            # Counts are not negative, and an estimate is in its interval, also where noise made it negative.
+            bounds = [value, np.minimum(np.maximum(value - half, 0), value), np.maximum(value + half, 0)]
             prefix = "" if name == "total" else "increment_"
             for column, numbers in zip((name, f"{prefix}lower", f"{prefix}upper"), bounds, strict=True):
                 found = found.append_column(column, integer_column(numbers))
@@ -145,7 +146,7 @@ class SeriesRelease(Release):
         Raises:
             PrivacyViolation: if the guarantee states more than was derived, or the certificate is another one.
         """
-        found = verify_series(self.guarantee, SeriesLaw.from_facts(self.law.facts()))
+        found = verify_series(self.guarantee, SeriesLaw.from_facts(self.law.facts()), self.place.period)
         if found != self.certificate:
             raise PrivacyViolation("the certificate in the release is not the one of the series its numbers give.")
         if self.place.number > self.law.periods:

@@ -5,8 +5,10 @@ new rows would publish a key near its threshold because one unit came. A key has
 one of the series on, also before it was seen, so nothing tells since when it is there. A period that was left out
 counts as empty: its noise is drawn with the next period, and nothing is published in it.
 
-Noise of a key and a period is a function of the seed, the key, the period and the digest of the period's bounded rows:
-a period that was interrupted has the same noise again if its rows are the same, and other noise if they are others.
+Noise of a key and a period is a function of the seed, the key, the period and the digests of the bounded rows of this
+period and all before it, periods that were left out included. A period that was interrupted has the same noise again if
+its rows are the same. Two copies of a state share noise up to the first period in which their rows differ, and none
+from there on: differences of what they release would have no noise otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,9 +52,14 @@ class Noise:
     digests: Sequence[bytes]  # of the bounded rows of each period, from the first one on
     private: bool
 
+    @cached_property
+    def _up_to(self) -> list[bytes]:
+        """For each period, a digest of the digests up to it: later periods do not change the noise of earlier ones."""
+        return list(accumulate(self.digests, lambda before, new: hashlib.sha256(before + new).digest()))
+
     def of(self, blocks: NDArray[np.uint64], period: int) -> Integers:
         """The noise of keys, by their identities, in a period."""
-        text = b"noise %d " % period + self.digests[period - 1]
+        text = b"noise %d " % period + self._up_to[period - 1]
         words = WordsOfBlocks(hmac.digest(self.seed, text, "sha256"), blocks, private=self.private)
         return self.law.draw_noise(len(blocks) // 2, words)
 
@@ -100,7 +109,10 @@ def add_period(state: State, noise: Noise, counted: Counted, number: int, last: 
         held *= decays
         held += y[:, None]
         kept.append(y[published])
-    passed = held @ weights >= law.thresholds[number - 1]
+    tested = np.zeros(keys)
+    for place in range(width):  # term by term, so that a key's test does not depend on how many others there are
+        tested += weights[place] * held[:, place]
+    passed = tested >= law.thresholds[number - 1]
     passed[published] = False
     newly = np.flatnonzero(passed)
     state.drop("buffers")

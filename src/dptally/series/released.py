@@ -37,6 +37,8 @@ class ReleasedSeries:
     """The questions that a series answers, all from what was released."""
 
     def __init__(self, state: State) -> None:
+        if not isinstance(state, State):
+            raise InvalidParameter("Series.open(path) opens a series, and Series.create makes one.")
         self._state = state
         with state.reading():
             self._facts = state.facts()
@@ -146,6 +148,8 @@ class ReleasedSeries:
     @contextlib.contextmanager
     def _published(self) -> Iterator[tuple[pa.Table, Any, Any, dict[str, int]]]:
         with self._state.reading():
+            if not self.sealed:  # nothing can be added to a sealed one
+                self._state.keep_note()
             numbers = {name: number for number, name, _, added in self._state.periods() if added}
             if not numbers:
                 raise InvalidParameter("nothing was added to the series yet.")
@@ -174,5 +178,5 @@ def _with_bounds(rows: pa.Table, half: int, *, clipped: bool) -> pl.DataFrame:
     table = pl.DataFrame(pl.from_arrow(rows))
     lower, upper = pl.col("total") - half, pl.col("total") + half
     if clipped:
-        lower, upper = lower.clip(lower_bound=0), upper.clip(lower_bound=0)
+        lower, upper = pl.min_horizontal(lower.clip(lower_bound=0), "total"), upper.clip(lower_bound=0)
     return table.with_columns(lower.alias("lower"), upper.alias("upper"))

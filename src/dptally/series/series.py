@@ -200,12 +200,16 @@ class Series(ReleasedSeries):
             raise InvalidParameter("a series does not read Spark DataFrames; write the day's rows to files first.")
         self._refuse_sealed()
         named, state = read_period(period), self._state
+        if WITHIN[self.guarantee.within] not in ("", "period", named.kind):
+            raise InvalidParameter(
+                f"period must be a {WITHIN[self.guarantee.within]}, as in the guarantee, got {named}."
+            )
         filtered = read_filter(
             place.pop("where", None),
             **{name: place.pop(name, None) for name in ("since", "until", "time_column")},
         )
         with state.writing():
-            state.check_note()
+            state.keep_note()
             known = state.periods()
             number = self._number(named, [(n, read_period(name), added) for n, name, _, added in known])
             last = known[-1][0] if known else 0
@@ -217,7 +221,8 @@ class Series(ReleasedSeries):
                     facts = state.facts()
                     filters = {**facts["filters"], str(number): filtered.text}
                     state.put_facts({**facts, "filters": filters})
-        state.write_note()
+        with state.reading():
+            state.keep_note()
         return number
 
     def handed_out(self, number: int) -> None:
@@ -277,15 +282,15 @@ class Series(ReleasedSeries):
         from dptally.sources import open_rows
 
         rows = open_rows(source, key=list(self.key), unit=self.unit, nulls=self._facts["nulls"], **place)
-        schema = [str(kind) for kind in rows.key_schema.types] + [rows.unit_type]
+        schema = [str(kind) for kind in rows.key_schema.types] + [rows.unit_identity]
         facts = self._state.facts()
         if facts["schema"] is None:
             self._state.put_facts({**facts, "schema": schema})
         elif facts["schema"] != schema:
             changed = [n for n, a, b in zip((*self.key, self.unit), facts["schema"], schema, strict=True) if a != b]
             raise InvalidParameter(
-                f"column {changed[0]!r} has another type than in the first period, and its values would be taken for "
-                "new ones; convert it in the source, or say its type by `types`."
+                f"column {changed[0]!r} has another type or kind of source than in the first period, and its values "
+                "would be taken for new ones; convert it in the source, or say its type by `types`."
             )
         return rows
 
@@ -300,6 +305,7 @@ class Series(ReleasedSeries):
         """
         self._refuse_sealed()
         with self._state.writing():
+            self._state.keep_note()
             for kind in ("keys", "counts", "units", "buffers", "published_numbers"):
                 self._state.drop(kind)
             self._state.forget_secret()

@@ -3,19 +3,21 @@
 What it holds: the secret that noise is made from, identities of the (unit, key) pairs that have counted (128 bits of
 AES under that secret, no names of units), every key that has counted with its counts by period, sums of noisy numbers
 by which hidden keys are tested, and the noisy numbers of published keys. Everything is in blobs of Arrow, each with its
-SHA-256; `head` is the hash of all that was ever written, in order.
+SHA-256; `head` is a hash of all that was ever written, in order, keyed with the secret. Releases name it, and without
+a key anyone could try which rows give it.
 
 A period is one transaction: it is there wholly or not at all, whatever happens to the process or the disk. The note
-``FILE-head`` says which head the state had last. It is written when the state has a new head and before anything of the
-period is handed out, so a state that is older than its note was restored from a copy, and is refused: other rows in a
-period that was released already would be a second release of it. A state that is one period ahead of its note was
-interrupted between the two. Who restores both together cannot be found out.
+``FILE-head`` says which head the state had last. It is written before anything of a period is handed out, while a lock
+keeps the state from getting another head, so a state that is older than its note was restored from a copy, and is
+refused: other rows in a period that was released already would be a second release of it. A state that is one period
+ahead of its note was interrupted between the two. Who restores both together cannot be found out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -84,7 +86,8 @@ class State:
             for suffix in ("", "-journal"):
                 hidden.with_name(hidden.name + suffix).unlink(missing_ok=True)
         made_state = cls(path)
-        made_state.write_note()
+        with made_state.reading():
+            made_state._write_note(_START)
         return made_state
 
     def close(self) -> None:
@@ -137,7 +140,7 @@ class State:
         return [(number, name, bytes(digest), bool(added)) for number, name, digest, added in rows]
 
     def head(self) -> str:
-        """The hash of all that was written."""
+        """The keyed hash of all that was written."""
         return self._heads()[0]
 
     def head_of(self, number: int) -> str:
@@ -166,7 +169,8 @@ class State:
         parts = [self.head().encode(), str(number).encode(), name.encode(), digest]
         rows = self._connection.execute("SELECT kind, hash FROM blobs WHERE period = ? ORDER BY kind", (number,))
         parts += [kind.encode() + bytes(found) for kind, found in rows]
-        head = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+        secret = hmac.digest(self.seed(), b"head", "sha256")
+        head = hmac.digest(secret, b"".join(hashlib.sha256(part).digest() for part in parts), "sha256").hex()
         row = (number, name, digest, head if added else _START, added)
         self._connection.execute("INSERT INTO periods VALUES (?, ?, ?, ?, ?, 0)", row)
 
@@ -212,8 +216,12 @@ class State:
 
     # ---- the note ----
 
-    def check_note(self) -> None:
-        """Refuse a state that is older than what was handed out; inside a transaction."""
+    def keep_note(self) -> None:
+        """Refuse a state that is older than what was handed out, and note the head it has; inside a transaction.
+
+        Before anything of the state is handed out. The transaction, of either kind, keeps others from changing the head
+        meanwhile.
+        """
         head, before = self._heads()
         try:
             noted = json.loads(self._note.read_text())["head"]
@@ -227,11 +235,10 @@ class State:
                 f"{self.path} was restored from a copy or exchanged: its note says that later periods were released, "
                 "and adding them again would use the noise of one period twice. Restore the latest state."
             )
+        if noted != head:
+            self._write_note(head)
 
-    def write_note(self) -> None:
-        """Say which head the state has, on disk before anything of it is handed out."""
-        with self.reading():
-            head = self.head()
+    def _write_note(self, head: str) -> None:
         # Not by `complete_or_absent`, which never replaces what belongs to a database.
         hidden = self._note.with_name(f".{self._note.name}.{secrets.token_hex(8)}")
         try:

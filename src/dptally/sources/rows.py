@@ -74,6 +74,7 @@ class Rows:
         )
         self._keys = [self._form(i, name, stated.get(name), assumed.get(i)) for i, name in enumerate(self.key)]
         self._unit = self._form(width, unit, stated.get(unit), None, of_unit=True) if unit is not None else None
+        self._unit_stated = unit in stated
         self._count = None
         if count is not None:
             kind, column = scan.types[width], f"c{width}"
@@ -163,6 +164,14 @@ class Rows:
         with closing(Session()) as session:
             self._prepare(session)
             return session.types(f"SELECT {self._unit or 'NULL'} AS u FROM (SELECT {nothing})")[0][1]  # noqa: S608
+
+    @property
+    def unit_identity(self) -> str:
+        """How units are told apart over several sources: by their type, and whether texts have a tag (`undeclared`)."""
+        place = len(self.key)
+        tagged = self._is_open(place) and not self._unit_stated
+        tagged = tagged and not (self._scan.text and self._scan.types[place] != "JSON")  # CSV has texts alone
+        return f"{self.unit_type} with tags" if tagged else self.unit_type
 
     @property
     def key_types(self) -> tuple[str, ...]:

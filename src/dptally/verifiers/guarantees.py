@@ -27,6 +27,7 @@ were bounded as stated before, and that nothing else was released from the same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
@@ -92,6 +93,7 @@ _TREES = {
 }
 _SKETCH, _COMPACT, _PREFIXES = "misra_gries", "compact", "trie_heavy_hitters"
 _SERIES, _WITHIN = ("series", "FactorisedSeries"), 5
+_PERIODS = {1: r"\d{4}-\d{2}-\d{2}", 2: r"\d{4}-W\d{2}", 3: r"\d{4}-\d{2}"}  # names of days, weeks and months
 _OURS = frozenset((*_LAWS, *_TREES, _SKETCH, _COMPACT, _PREFIXES, _SERIES[0]))
 _SKETCHES_OF_STREAMS = ("SharedNoise", "SummedNoise", "HeaviestNoise")
 _SKETCHES_OF_UNITS = ("GaussianHistogram", "WeightedSample")
@@ -231,7 +233,7 @@ def verify_range_tree(stated: Guarantee, law: Any, *, levels: int) -> Certificat
     return _copies(law.certify(), levels, stated.epsilon, stated)
 
 
-def verify_series(stated: Guarantee, law: Any) -> Certificate:
+def verify_series(stated: Guarantee, law: Any, period: str) -> Certificate:
     """Derive what a whole series guarantees: its certificate is for the unit, with all its keys and periods."""
     facts = law.facts()
     _require((stated.mechanism, facts["name"]) == _SERIES, "the mechanism does not draw from this law")
@@ -239,6 +241,8 @@ def verify_series(stated: Guarantee, law: Any) -> Certificate:
     _require(stated.unit is not None, "a series has units")
     _require(stated.periods == len(facts["coefficients"]), "the series has another number of periods")
     _require(0 <= stated.within < _WITHIN, "there is no such part of the data")
+    named = re.fullmatch(_PERIODS.get(stated.within, ".*"), period)
+    _require(named is not None, "the period is not what a unit is protected within")
     often = facts["per_key"] == stated.periods_per_key and (not stated.within or facts["per_key"] == 1)
     _require(often, "a unit counts in other periods")
     found = law.certify()
