@@ -44,6 +44,8 @@ def test_a_group_by_at_the_shell(tmp_path: Path, sales: Path, run: Run) -> None:
     assert "sum_amount" in run("show", place).out
     added = run("sum", place)
     assert "All pairs that were counted, released or not, add up to" in added.out
+    estimate, lower, upper = json.loads(run("sum", place, "--json").out)["total"]
+    assert lower <= estimate <= upper
     bounded = "after bounding to at most 2 keys per 'who'"
     assert bounded in added.err and bounded in run("top", place).err and bounded in run("count", place, "a", "tea").err
     assert dptally.load(place).by("place").get_column("keys").to_list() == [1, 1]

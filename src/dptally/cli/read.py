@@ -192,10 +192,12 @@ def _sum(arguments: argparse.Namespace) -> None:
     )
     if arguments.json:
         facts = asdict(found)
-        by_value = facts.pop("by_value")
+        by_value, total = facts.pop("by_value"), facts.pop("total")
         numbers = {name: None if part is None or not math.isfinite(part) else part for name, part in facts.items()}
         bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
-        print_json({**numbers, "bounds": bounds, "text": str(found), **given(arguments, "kind of times where")})
+        print_json(
+            {**numbers, "total": total, "bounds": bounds, "text": str(found), **given(arguments, "kind of times where")}
+        )
     else:
         names = {"count": "Count", "keys": "Number of released keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
