@@ -23,6 +23,15 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
+def quoted(text: str) -> str:
+    r"""Text in quotes, as it was written, but for what is not printable.
+
+    >>> print(quoted("day = '2026-11-15' AND \"a b\" > 1"))
+    'day = '2026-11-15' AND "a b" > 1'
+    """
+    return repr(text).replace("\\'", "'")
+
+
 def without_credentials(text: str) -> str:
     """Hide user and password of whatever in a text looks like a URL.
 

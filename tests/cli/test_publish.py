@@ -195,6 +195,7 @@ REFUSED = {
     "argument --nulls: invalid choice: 'maybe'": (*PRIVACY, "--nulls", "maybe"),
     "the following arguments are required: --epsilon": ("--delta", "1e-6"),
     "unrecognized arguments: --eps 1": (*PRIVACY, "--eps", "1"),
+    "unrecognized arguments: --quite (did you mean '--quiet'?)": (*PRIVACY, "--quite"),
 }
 
 

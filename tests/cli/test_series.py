@@ -46,6 +46,8 @@ def test_a_series_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert dptally.load(tmp_path / "again.parquet").table().equals(release.table())
     assert main(["series", "plot", place, "-o", str(tmp_path / "year.svg")]) == 0
     assert main(["series", "report", place, "-o", str(tmp_path / "year.html")]) == 0
+    # The style of a page lays out the section with this id, of which there is none here.
+    assert 'id="keys"' not in (tmp_path / "year.html").read_text(encoding="utf-8")
     assert main(["series", "seal", place]) == 0
     assert main(["series", "add", place, second, "--period", "2026-11-17"]) == 2
 

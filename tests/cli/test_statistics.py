@@ -42,7 +42,12 @@ def test_a_group_by_at_the_shell(tmp_path: Path, sales: Path, run: Run) -> None:
     assert "sum_amount_lower" in printed.out and rows
     assert run("top", place).out.splitlines()[0].endswith("mean_rating,mean_rating_lower,mean_rating_upper")
     assert "sum_amount" in run("show", place).out
-    assert "All keys, released or not, add up to" in run("sum", place).out
+    added = run("sum", place)
+    assert "All pairs that were counted, released or not, add up to" in added.out
+    estimate, lower, upper = json.loads(run("sum", place, "--json").out)["total"]
+    assert lower <= estimate <= upper
+    bounded = "after bounding to at most 2 keys per 'who'"
+    assert bounded in added.err and bounded in run("top", place).err and bounded in run("count", place, "a", "tea").err
     assert dptally.load(place).by("place").get_column("keys").to_list() == [1, 1]
     page = tmp_path / "r.html"
     assert run("report", place, "-o", page).status == 0

@@ -64,7 +64,7 @@ def test_totals(release: Any) -> None:
     for row, truth in zip(found.iter_rows(), (UNITS, UNITS * 7 // 2, UNITS), strict=True):
         assert row[2] <= truth <= row[3] and row[2] <= row[1] <= row[3]
     told = str(release.sum())
-    assert "All keys, released or not, add up to" in told and release.sum().total is not None
+    assert "All pairs that were counted, released or not, add up to" in told and release.sum().total is not None
 
 
 def test_without_totals_it_says_so() -> None:

@@ -16,7 +16,7 @@ from dptally.errors import InvalidParameter
 from dptally.randomness import SeededBits
 from dptally.releases.table_release import TableRelease
 from dptally.report.comparison_chart import comparison_chart
-from tests.cli.conftest import Run, run
+from tests.cli.conftest import Run, on_terminal, run
 
 __all__ = ["run"]  # the fixture
 
@@ -195,6 +195,29 @@ def test_command(run: Run, tmp_path: Path) -> None:
     assert run("compare", *places, "-o", tmp_path / "out.txt").status == 2
     assert run("compare", *places, "-o", places[0], "--overwrite").status == 2
     assert run("compare", *places, "--explain").status == 0
+
+
+def test_command_on_a_terminal(tmp_path: Path) -> None:
+    """A terminal gets a table with the words of the status, wide or narrow, and keys are whole in both."""
+    places, key = [tmp_path / name for name in ("one.parquet", "two.parquet")], "a key of some length"
+    for place, count in zip(places, (500, 900), strict=True):
+        published({key: count, "b": 1900 - count}).save(place)
+    for columns in (200, 90, 50):
+        status, written = on_terminal("compare", *places, columns=columns)
+        assert status == 0 and key.encode() in written and "…".encode() not in written, columns
+        assert (b" both\r" in written) == (columns >= 90), written
+        assert (b"Left out" in written) == (columns < 200)
+
+
+def test_sums_of_one_release_alone() -> None:
+    """Releases over the same key columns are compared, whatever else one of them has."""
+    rows = pl.DataFrame({"k": ["a", "b"] * 400, "u": range(800), "x": [1.0] * 800})
+    asked: dict[str, Any] = {"key": "k", "unit": "u", "max_keys_per_unit": 1, "epsilon": 8, "delta": "1e-6"}
+    one = dptally.publish(rows, mechanism="rounds", **asked)
+    other = dptally.publish(rows, mechanism="rounds", sums={"x": (0, 2)}, **asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert one.compare(other).get_column("status").to_list() == ["both", "both"]
 
 
 def test_chart_of_nothing() -> None:

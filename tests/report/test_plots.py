@@ -119,6 +119,8 @@ def test_a_negative_number_of_keys_is_refused() -> None:
     """The number of bars cannot be negative."""
     with pytest.raises(InvalidParameter, match="n must not be negative, got -1"):
         _release({"a": 100}).plot(-1)
+    with pytest.raises(InvalidParameter, match="n must be a whole number; a picture is written by"):
+        _release({"a": 100}).plot("x.png")  # type: ignore[arg-type]
 
 
 def test_png_needs_the_extra_and_nothing_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,8 @@ def _compare(arguments: argparse.Namespace) -> None:
             }
         )
         return
-    print_table_or_csv(bytes_in_hexadecimal(changed), keys=len(before.key))
+    shown = before.for_people(changed)
+    print_table_or_csv(bytes_in_hexadecimal(changed), keys=len(before.key), shown=shown)
     if arguments.quiet:
         return
     sure = f"{float(100 * confidence):.6g} %"

@@ -15,7 +15,7 @@ from dptally.cli.options import ledger_part
 from dptally.cli.printing import print_json, say
 from dptally.errors import InvalidParameter
 from dptally.exact import as_delta, as_epsilon, as_fraction
-from dptally.labels import without_credentials
+from dptally.labels import quoted, without_credentials
 
 if TYPE_CHECKING:
     from dptally.laws.base import Reporting
@@ -74,7 +74,7 @@ def inputs(arguments: argparse.Namespace) -> tuple[str, ...]:
     part = f", table {table!r}" if table is not None else ", a query" if query is not None else ""
     names = given if isinstance(given, list) else [given]
     if getattr(arguments, "where", None) is not None:
-        part += f", only rows with {arguments.where!r}"
+        part += f", only rows with {quoted(arguments.where)}"
     if getattr(arguments, "time_column", None) is not None:
         ends = ((" from", arguments.since), (" until before", arguments.until))
         part += f", only {arguments.time_column!r}" + "".join(f"{word} {end}" for word, end in ends if end is not None)

@@ -38,6 +38,18 @@ class Parser(argparse.ArgumentParser):
                 raise
             raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean '{close[0]}'?)") from None
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; of an option that there is not, name the one that is written almost so."""
+        found, rest = super().parse_known_args(args, namespace)
+        for word in rest:
+            if word.startswith("--"):
+                import difflib
+
+                close = difflib.get_close_matches(word.partition("=")[0], self._option_string_actions, 1)
+                if close:
+                    self.error(f"unrecognized arguments: {' '.join(rest)} (did you mean '{close[0]}'?)")
+        return found, rest
+
     def written(self, name: str, value: str) -> str:
         """A parameter of the library as an option of this command, if it has it, and as in Python otherwise."""
         for action in self._actions:

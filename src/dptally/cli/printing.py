@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ROWS_ON_TERMINAL = 50
 _ROWS_AT_ONCE = 1 << 16
 _LONGEST_KEY = 60
+_GAP = 2  # between columns
 
 
 def print_json(data: object) -> None:
@@ -91,18 +92,45 @@ def print_frame(release: Release, frame: pl.DataFrame) -> None:
 
 
 def print_table(shown: pl.DataFrame, *, keys: int) -> None:
-    """Print a table for people, of which the first columns are keys and the others numbers."""
+    """Print a table for people, of which the first columns are keys; what is too wide beside them is left out."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    console, cells = _console(), {}
     for place, name in enumerate(shown.columns):
-        header = Text(key_label(name, longest=_LONGEST_KEY), style="bold")
-        table.add_column(header, justify="left" if place < keys else "right", overflow="ellipsis", no_wrap=True)
-    for row in shown.iter_rows():
-        parts = [Text(key_label(part, longest=_LONGEST_KEY)) for part in row[:keys]]
-        table.add_row(*parts, *(Text("-" if number is None else f"{number:,}") for number in row[keys:]))
-    _console().print(table)
+        parts = shown.get_column(name).to_list()
+        cells[name] = [key_label(name, longest=_LONGEST_KEY)]
+        cells[name] += [key_label(part, longest=_LONGEST_KEY) if place < keys else _amount(part) for part in parts]
+    widths = {name: _GAP + max(map(cell_len, column)) for name, column in cells.items()}
+    left_out: list[str] = []
+    for names in _least_important_first(shown.columns[keys:]):
+        if sum(width for name, width in widths.items() if name not in left_out) - _GAP <= console.width:
+            break
+        left_out += names
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    kept = [name for name in cells if name not in left_out]
+    for place, name in enumerate(kept):
+        header, key = Text(cells[name][0], style="bold"), place < keys
+        table.add_column(header, justify="left" if key else "right", overflow="fold", no_wrap=not key)
+    for row in zip(*(cells[name][1:] for name in kept), strict=True):
+        table.add_row(*map(Text, row))
+    console.print(table)
+    if left_out:
+        missing = ", ".join(name for name in shown.columns if name in left_out)
+        say(f"Left out, as the line is too short for them: {missing}; --json has all columns.", remark=True)
+
+
+def _amount(part: object) -> str:
+    return "-" if part is None else printable(part) if isinstance(part, str) else f"{part:,}"
+
+
+def _least_important_first(names: list[str]) -> list[list[str]]:
+    """In which order columns go: bounds of sums and the like, the last first; drawn values; others but the first."""
+    own = [name.removesuffix("_lower") for name in names if name.endswith("_lower")]
+    bounds = [[f"{name}_lower", f"{name}_upper"] for name in reversed(own)]
+    others = [name for name in names if name != "value" and not name.endswith(("_lower", "_upper"))]
+    return [*bounds, ["value"], *([name] for name in reversed(others[1:]))]
 
 
 def print_table_or_csv(frame: pl.DataFrame, *, keys: int, shown: pl.DataFrame | None = None) -> None:

@@ -28,6 +28,7 @@ from dptally.cli.printing import (
 from dptally.cli.signals import to_completion
 from dptally.errors import InvalidParameter
 from dptally.files import check_target, complete_or_absent
+from dptally.labels import quoted
 from dptally.loading import load
 from dptally.releases.base import Release
 
@@ -165,6 +166,7 @@ def _count(arguments: argparse.Namespace) -> None:
         print_json(json_rows(rows))
     else:
         print_table_or_csv(rows, keys=len(release.key))
+        _say_bounding(release)
 
 
 def _sum(arguments: argparse.Namespace) -> None:
@@ -184,20 +186,29 @@ def _sum(arguments: argparse.Namespace) -> None:
     from dptally.estimates.functions import frequency_function
 
     wanted = frequency_function(arguments.of)
-    found = load(arguments.release, Release).sum(
+    release = load(arguments.release, Release)
+    found = release.sum(
         arguments.where, wanted, times=arguments.times, kind=arguments.kind, confidence=confidence_of(arguments)
     )
     if arguments.json:
         facts = asdict(found)
-        by_value = facts.pop("by_value")
+        by_value, total = facts.pop("by_value"), facts.pop("total")
         numbers = {name: None if part is None or not math.isfinite(part) else part for name, part in facts.items()}
         bounds = f"for questions that look at {'what was drawn' if by_value else 'keys alone'}"
-        print_json({**numbers, "bounds": bounds, "text": str(found), **given(arguments, "kind of times where")})
+        print_json(
+            {**numbers, "total": total, "bounds": bounds, "text": str(found), **given(arguments, "kind of times where")}
+        )
     else:
         names = {"count": "Count", "keys": "Number of released keys"}
         label = names.get(arguments.of, f"Sum of {arguments.of}")
         label = label if arguments.times is None else f"{label} times {arguments.times}"
         say(f"{label}: {found}")
+        _say_bounding(release)
+
+
+def _say_bounding(release: Release) -> None:
+    if release.guarantee.after_bounding:
+        say(f"Counts are those{release.guarantee.after_bounding}.", remark=True)
 
 
 def _verify(arguments: argparse.Namespace) -> None:
@@ -223,7 +234,8 @@ def _verify(arguments: argparse.Namespace) -> None:
     say(f"{arguments.release}: the certificate holds.", style="bold")
     say(f"{certificate}")
     if release.guarantee.where is not None:
-        say(f"The publisher states that only rows with {release.guarantee.where!r} were read; no file can show it.")
+        condition = quoted(release.guarantee.where)
+        say(f"The publisher states that only rows with {condition} were read; no file can show it.")
     if found:
         say(f"{arguments.ledger} has what it spent, as entry {found['entry']}.")
     if not release.guarantee.private:

@@ -78,7 +78,8 @@ class Sum:
             return text + " No key is left out: all keys of the public list are released."
         if self.total is not None:
             estimate, lower, upper = map(_number, self.total)
-            return f"{text} All keys, released or not, add up to {estimate}, {sure} interval {lower} to {upper}."
+            known = f"{estimate}, {sure} interval {lower} to {upper}"
+            return f"{text} All pairs that were counted, released or not, add up to {known}."
         return text + (
             " Keys that were not released are not included: this release does not tell how many there are, or what "
             "they add up to."

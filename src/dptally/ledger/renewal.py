@@ -68,7 +68,8 @@ class Renewal:
         if interval is None or interval.column != self.time_column or None in (interval.since, interval.until):
             raise InvalidParameter(
                 f"this ledger renews every {self.period} of {self.time_column!r}: say which rows are read, by since "
-                f"and until, or by a condition on it such as \"{self.time_column} = DATE '2026-11-15'\"."
+                "and until (--since 2026-11-15 --until 2026-11-16), or, where it holds dates, by a condition such as "
+                f"\"{self.time_column} = DATE '2026-11-15'\"."
             )
         assert interval.since is not None and interval.until is not None  # noqa: S101 - for the type checker
         # The end is not included: a release until midnight reads nothing of the next day.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from dptally.labels import quoted
+
 _HEX_DIGITS = frozenset("0123456789abcdef")
 _MOST_SHOWN = 300  # letters of a condition in a sentence
 
@@ -160,6 +162,14 @@ class Guarantee:
         within = f" within one {WITHIN[self.within]}" if self.within else ""
         return f"all rows of one {self.unit!r}{within}"
 
+    @property
+    def after_bounding(self) -> str:
+        """Words that follow "counts" where only some keys of a unit are counted; empty where all are."""
+        if self.unit is None or not self.max_keys_per_unit:
+            return ""
+        keys = "key" if self.max_keys_per_unit == 1 else "keys"
+        return f" after bounding to at most {self.max_keys_per_unit:,} {keys} per {self.unit!r}"
+
     def _per_period(self) -> str:
         """What the bound on the keys of a unit is for, in a series."""
         if self.within:
@@ -178,7 +188,7 @@ class Guarantee:
             return ""
         shown = self.where if len(self.where) <= _MOST_SHOWN else f"{self.where[:_MOST_SHOWN]}..."
         part = " in this period" if self.mechanism == "series" else ""
-        return f" Only rows with {shown!r} were read{part}, a public condition."
+        return f" Only rows with {quoted(shown)} were read{part}, a public condition."
 
     def _under(self) -> str:
         """What the guarantee rests on beside the mechanism, or what epsilon was spent on."""

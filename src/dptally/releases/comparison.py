@@ -112,7 +112,8 @@ def _check(before: Any, after: Any) -> None:
             raise InvalidParameter("only tables of keys can be compared, and one of the releases is none.")
         if not release.law.values:
             raise InvalidParameter("a release without values cannot be compared.")
-    if before.key != after.key or before.stored_rows().schema.types != after.stored_rows().schema.types:
+    first, second = (release.stored_rows().select(release.key).schema for release in (before, after))
+    if first.names != second.names or first.types != second.types:
         raise InvalidParameter("the releases have different key columns, or key columns of different types.")
     units = [release.guarantee.unit for release in (before, after)]
     if units[0] != units[1]:

@@ -308,7 +308,7 @@ class TableRelease(Release):
         """Which kind of confidence intervals `top` gives, in words for those who read them."""
         keep = self.law.keep
         condition = "" if keep is None else f", if no more than {keep:,} different keys occur in the data"
-        counts = "counters of the sketch" if self._of_counters else "true counts"
+        counts = "counters of the sketch" if self._of_counters else f"true counts{self.guarantee.after_bounding}"
         return together_in_words(as_confidence(confidence), counts=counts, condition=condition)
 
     def count(self, key: object, confidence: object = 0.95) -> Count | None:

@@ -43,7 +43,7 @@ def report_of_series(release: SeriesRelease, asked: Asked) -> Report:
         ]
         columns = [*release.key, "Total", "At least", "At most", "In this period", "At least", "At most"]
         caption = f"Running totals, largest first, with bounds at {sure} confidence for all keys together"
-        parts.append(number_table(caption, columns, rows, words=width, name="keys"))
+        parts.append(number_table(caption, columns, rows, words=width, name="key-table"))
     else:
         parts.append(paragraph("No key has passed its threshold yet."))
     line = f"dptally show {asked.file_name or 'FILE'}"

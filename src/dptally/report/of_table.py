@@ -206,7 +206,7 @@ def _question(asked: str, answer: Sum, line: str, released: int) -> Markup:
         words.append(f"; {sure} confidence interval from {answer.lower:,.0f} to {answer.upper:,.0f}")
     if answer.total is not None:
         total, low, high = (f"{part:,.0f}" for part in answer.total)
-        words.append(f". All keys, released or not, add up to {total} (from {low} to {high}).")
+        words.append(f". All pairs that were counted, released or not, add up to {total} (from {low} to {high}).")
         return join(tag("h3", asked), paragraph(words), command(line))
     words.append(
         ". No key is left out: all keys of the public list are released."

@@ -40,6 +40,8 @@ def release_chart(release: TableRelease, *, n: int = 20, confidence: object = 0.
         n: how many keys at most.
         confidence: of the intervals.
     """
+    if not isinstance(n, int):
+        raise InvalidParameter("n must be a whole number; a picture is written by plot().save(path).")
     if n < 0:
         raise InvalidParameter(f"n must not be negative, got {n}.")
     level, curve = as_confidence(confidence), reporting_curve(release.law)
