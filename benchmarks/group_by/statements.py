@@ -23,7 +23,7 @@ ENTRIES = (
         "dptally_values",
         "dptally, values",
         OWN,
-        'The same with `shares={"selection": "0.15"}` instead of 0.75: fewer keys and less noise.',
+        'The same with `shares={"selection": "0.15"}` instead of 0.75, the default of then: fewer keys and less noise.',
     ),
     Entry(
         "opendp_laplace",
