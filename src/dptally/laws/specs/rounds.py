@@ -116,6 +116,8 @@ class RoundsSpec(Spec):
         last = None if statistics is None else float(1 - statistics.parts["selection"])
         self.plan = plan_for(epsilon, delta, values=values, bound=bound, last=last)
         self._asked: list[Question] = []
+        if bound is None and statistics is not None:
+            self._last_law(SIZES[-1], SIZES[-1])  # refuses shares that are too small for what may be measured
         law = self.law_for_size(bound or _LIKELY_SIZE)
         super().__init__(
             name,
