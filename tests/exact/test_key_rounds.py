@@ -221,7 +221,7 @@ def test_a_law_outside_of_its_declared_function_is_refused() -> None:
     assert worst_divergence([[sizes], [steep]], 1, epsilon) <= delta
     one = scale.below // COARSE
     assert of_flat[1][one] <= declared[1][one]
-    # Whoever chooses by the noisy sizes exceeds it by a fifth.
+    # A rule that chooses by the noisy sizes exceeds it by a fifth.
     chosen = worst_divergence([[sizes], [steep, flat]], 1, epsilon)
     assert chosen > delta * Fraction(12, 10)
     # So the law that was not declared is refused, at a point other than 1.

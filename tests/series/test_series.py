@@ -68,7 +68,7 @@ def test_a_unit_may_count_in_several_periods_and_for_few_new_keys(tmp_path: Path
 
 
 def test_the_guarantee_of_a_unit_within_a_day(tmp_path: Path) -> None:
-    """Units count on every day anew, nothing about them is kept, and the guarantee says what it protects."""
+    """Units count again on every day, nothing about them is kept, and the guarantee says what it protects."""
     series = Series.create(tmp_path / "s", **EASY, periods=3, period_unit="day", ledger=_ledger(tmp_path))
     for day in ("2026-11-16", "2026-11-17"):
         series.add(rows(("tea", range(400))), period=day)

@@ -233,7 +233,7 @@ def test_keys_are_kept_uniformly() -> None:
 
 
 def test_another_choice_in_every_round() -> None:
-    """Which keys a unit keeps is drawn anew for every question, so that nothing of one choice shows in another."""
+    """Which keys a unit keeps is sampled again for every question, so that nothing of one choice shows in another."""
     table = pa.table({"u": ["a"] * 30, "k": [f"k{key}" for key in range(30)]})
     with opened(table) as pairs:
         bits = SeededBits(3)
